@@ -1,0 +1,44 @@
+package config
+
+import (
+	"net/netip"
+	"time"
+)
+
+// ASN is an autonomous system number, 32 bits (RFC 6793), written plain or as asdot (RFC 5396).
+type ASN uint32
+
+// AreaID is an OSPF area, written as a number or a dotted quad.
+type AreaID uint32
+
+// Duration is a time span, written with a unit (90s, 10m, 300ms).
+type Duration time.Duration
+
+// Rate is a speed in bit/s, written with a unit (100Mbit, 10Gbit).
+type Rate uint64
+
+// MAC is an Ethernet address; the zero value means none.
+type MAC [6]byte
+
+// Prefix is a network without host bits.
+type Prefix struct{ netip.Prefix }
+
+// Address is an interface's address with the length of its network's prefix: host bits kept.
+type Address struct{ netip.Prefix }
+
+// NextHop is where a static route points: an address, an address on an interface, or an interface.
+type NextHop struct {
+	Address   netip.Addr // the zero Addr for an interface alone
+	Interface string     // "" when the connected networks tell
+}
+
+// OnOff is a switch, written on or off.
+type OnOff bool
+
+// Or returns the switch, or def when it was not set.
+func (o *OnOff) Or(def bool) bool {
+	if o == nil {
+		return def
+	}
+	return bool(*o)
+}

@@ -1,0 +1,51 @@
+# Targets of ./dev, which installs what they need. `make generate` compiles the
+# eBPF programs; everything after it needs Go only.
+
+GO       ?= go
+BPF_CLANG ?= $(shell command -v clang-19 || command -v clang)
+BPF_STRIP ?= $(shell command -v llvm-strip-19 || command -v llvm-strip)
+VERSION  := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+ARGS     ?=
+
+export CGO_ENABLED = 0
+export BPF_CLANG BPF_STRIP
+
+bpf_sources := $(wildcard bpf/*.c bpf/*.h)
+generators  := $(shell grep -rl --include=*.go '^//go:generate go tool bpf2go' internal cmd 2>/dev/null)
+# Architectures that a release is built for; `make cross` proves that they compile.
+platforms   := amd64 arm64 arm mips mipsle ppc64le riscv64
+
+.PHONY: build generate test lint demo bench cross clean
+
+build: bin/minne
+
+bin/minne: generate $(shell find cmd internal -name '*.go' 2>/dev/null) go.mod
+	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/minne
+
+generate: build/generated
+
+build/generated: $(bpf_sources) $(generators)
+	@mkdir -p build
+	$(GO) generate ./...
+	@touch $@
+
+lint: generate
+	@GO="$(GO)" sh scripts/lint.sh
+
+test: lint build
+	$(GO) test -p 2 -timeout 20m ./... $(ARGS)
+
+demo: build
+	@exec bin/minne lab campus $(ARGS)
+
+bench: build
+	bin/minne bench fib
+	bin/minne bench forward
+	bin/minne bench daemon
+
+cross: generate
+	@for a in $(platforms); do echo "linux/$$a"; GOARCH=$$a $(GO) build -o /dev/null ./cmd/minne || exit 1; done
+
+clean:
+	rm -rf bin build
+	find internal -name '*_bpfe[lb].go' -delete -o -name '*_bpfe[lb].o' -delete

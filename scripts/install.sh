@@ -1,0 +1,94 @@
+#!/bin/sh
+# Installs what building, testing and the demo need, and nothing that is there
+# already. Sourced by ./dev.
+
+packages="make ca-certificates clang-19 llvm-19 libbpf-dev linux-libc-dev
+iproute2 nftables ethtool frr frr-pythontools bird2 iperf3 traceroute iputils-ping"
+
+# install_packages brings the Debian packages. Routing daemons that a package
+# would start by itself stay off: the lab starts its own, in its namespaces.
+install_packages() {
+	command -v apt-get >/dev/null || die "apt-get not found: Debian 12 or 13 expected"
+	missing=
+	for p in $packages; do
+		case $(dpkg-query -W -f '${Status}' "$p" 2>/dev/null) in
+		*' installed') ;;
+		*) missing="$missing $p" ;;
+		esac
+	done
+	[ -n "$missing" ] || return 0
+	echo "installing:$missing"
+	policy=/usr/sbin/policy-rc.d
+	own_policy=
+	if [ ! -e $policy ]; then
+		printf '#!/bin/sh\nexit 101\n' >$policy
+		chmod 755 $policy
+		own_policy=yes
+		trap 'rm -f /usr/sbin/policy-rc.d' EXIT INT TERM
+	fi
+	log=$(mktemp)
+	# shellcheck disable=SC2086 # a list of words
+	if ! { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing; } >"$log" 2>&1; then
+		tail -n 20 "$log" >&2
+		die "apt-get could not install:$missing (log: $log)"
+	fi
+	rm -f "$log"
+	if [ -n "$own_policy" ]; then
+		rm -f $policy
+		trap - EXIT INT TERM
+	fi
+	# policy-rc.d kept them down now; this keeps them down after the next boot.
+	for unit in frr bird; do
+		case $missing in *" $unit"*)
+			if [ -d /run/systemd/system ]; then systemctl disable -q "$unit" 2>/dev/null || :; fi
+			;;
+		esac
+	done
+}
+
+# The Go that the module needs comes from go.mod; the one that is fetched when
+# the machine has none, or one too old, is pinned here.
+go_fetch=1.25.10
+
+# go_number prints the version of the go command $1 as a number: 1.25.3 → 12503.
+go_number() {
+	GOTOOLCHAIN=local "$1" version 2>/dev/null | sed -E 's/^go version go([0-9]+)\.([0-9]+)(\.([0-9]+))?.*/\1 \2 \4/' |
+		awk '{ printf "%d\n", $1 * 10000 + $2 * 100 + $3 }'
+}
+
+# install_go puts a go command that can build go.mod on PATH: the machine's own,
+# else one that fetches its successor by itself (Go 1.21 and later do), else one
+# from the Go module proxy, checked against the checksum database.
+install_go() {
+	need=$(awk '$1 == "go" { split($2, v, "."); print v[1] * 10000 + v[2] * 100 + v[3] }' go.mod)
+	cached=${XDG_CACHE_HOME:-$HOME/.cache}/minne/go-$go_fetch
+	PATH=$PATH:/usr/local/go/bin
+	if [ -x "$cached/bin/go" ]; then PATH=$cached/bin:$PATH; fi
+	command -v go >/dev/null || { packages=golang-go install_packages; }
+	have=$(go_number go)
+	if [ "${have:-0}" -ge "$need" ]; then
+		export PATH
+		return 0
+	fi
+	if [ "${have:-0}" -ge 12100 ]; then
+		export PATH GOTOOLCHAIN="go$go_fetch+auto"
+		return 0
+	fi
+	echo "fetching Go $go_fetch"
+	case $(dpkg --print-architecture) in
+	amd64) arch=amd64 ;; arm64) arch=arm64 ;; armhf) arch=arm ;; i386) arch=386 ;;
+	*) die "no Go $go_fetch for this architecture: install Go ≥ $(awk '$1 == "go" { print $2 }' go.mod) by hand" ;;
+	esac
+	dir=$(cd / && GOFLAGS=-mod=mod go mod download -json "golang.org/toolchain@v0.0.1-go$go_fetch.linux-$arch" |
+		sed -n 's/^[[:space:]]*"Dir": "\(.*\)",$/\1/p')
+	[ -n "$dir" ] || die "Go $go_fetch could not be fetched from the module proxy"
+	mkdir -p "$(dirname "$cached")"
+	rm -rf "$cached.part"
+	cp -r "$dir" "$cached.part"
+	# Old versions of go unpack modules read-only and without execute bits.
+	chmod -R u+w "$cached.part"
+	chmod 755 "$cached.part"/bin/* "$cached.part"/pkg/tool/*/*
+	mv "$cached.part" "$cached"
+	PATH=$cached/bin:$PATH
+	export PATH
+}

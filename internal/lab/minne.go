@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"minne/internal/instance"
+)
+
+// Minne is a Minne router in a node, driven through its command line.
+type Minne struct {
+	Binary   string // path of the minne command
+	Instance instance.Instance
+	Root     string // the directory its files are under
+	Config   string // the file that Configure wrote
+
+	node    *Running
+	process *Process
+}
+
+// instanceName names the router of a node. removeInstances knows the form.
+func instanceName(run, node string) string { return "lab-" + run + "-" + node }
+
+// Minne prepares a router in the node with this configuration and secrets. StartDaemon runs it.
+func (n *Running) Minne(binary, config, secrets string) (*Minne, error) {
+	inst, err := instance.New(instanceName(n.lab.Run, n.Name))
+	if err != nil {
+		return nil, err
+	}
+	m := &Minne{Binary: binary, Instance: inst.Under(n.Dir), Root: n.Dir, node: n}
+	m.Config = filepath.Join(n.Dir, "minne.yaml")
+	if err := os.WriteFile(m.Config, []byte(config), 0o644); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(m.Instance.Secrets), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(m.Instance.Secrets, []byte(secrets), 0o600); err != nil {
+		return nil, err
+	}
+	n.lab.OnClose(func() error {
+		endProcesses(n.Namespace)
+		return removeInstance(inst)
+	})
+	return m, nil
+}
+
+// StartDaemon starts the daemon and returns when it answers.
+func (m *Minne) StartDaemon(ctx context.Context) error {
+	// Not from inside the node's namespace: --netns brings it there.
+	p, err := m.node.startIn(func(f func() error) error { return f() }, "daemon", append([]string{m.Binary, "daemon", "--netns", m.node.Namespace}, m.flags()...)...)
+	if err != nil {
+		return err
+	}
+	m.process = p
+	return Until(ctx, 20*time.Second, "the daemon to answer", func() error {
+		if err := p.Failed(); err != nil {
+			return Hopeless{err}
+		}
+		_, err := m.Command(ctx, "revisions", "--json")
+		return err
+	})
+}
+
+// flags select this router on the command line.
+func (m *Minne) flags() []string { return []string{"--instance", m.Instance.Name, "--root", m.Root} }
+
+// Pid returns the daemon's process id.
+func (m *Minne) Pid() int { return m.process.Pid() }
+
+// KillDaemon ends the daemon as a crash would: SIGKILL, to it alone.
+func (m *Minne) KillDaemon() { m.process.Kill() }
+
+// Command runs `minne ARGS` against this router and returns what it printed.
+// The error of a command that failed is an *ExitError with its exit code.
+func (m *Minne) Command(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, m.Binary, append(args, m.flags()...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		text := fmt.Sprintf("minne %s: %v: %s", strings.Join(args, " "), err, lastLines(stderr.String()+stdout.String(), 12))
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			return stdout.String(), &ExitError{Code: exit.ExitCode(), text: text}
+		}
+		return stdout.String(), errors.New(text)
+	}
+	return stdout.String(), nil
+}
+
+// ExitError is a minne command that ended with another code than 0.
+type ExitError struct {
+	Code int
+	text string
+}
+
+func (e *ExitError) Error() string { return e.text }
+
+// JSON runs `minne ARGS --json` and decodes what it prints.
+func (m *Minne) JSON(ctx context.Context, into any, args ...string) error {
+	out, err := m.Command(ctx, append(args, "--json")...)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal([]byte(out), into); err != nil {
+		return fmt.Errorf("minne %s --json: %w: %.200s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// Log returns the end of the daemon's log.
+func (m *Minne) Log(lines int) string {
+	text, _ := os.ReadFile(filepath.Join(m.node.Dir, "daemon.log")) // an unreadable log is an empty one
+	return lastLines(string(text), lines)
+}
+
+// removeInstance takes away what an instance keeps outside its root directory.
+func removeInstance(i instance.Instance) error {
+	errs := []error{os.RemoveAll(i.BPFDir)}
+	for _, dir := range []string{"/etc/frr", "/run/frr", "/var/run/frr", "/var/log/frr", "/var/lib/frr", "/var/tmp/frr"} {
+		errs = append(errs, os.RemoveAll(filepath.Join(dir, i.FRRName)))
+	}
+	return errors.Join(errs...)
+}
+
+// removeInstances takes away what the routers of an abandoned run keep outside the lab's directory.
+func removeInstances(run string) error {
+	var errs []error
+	pins, _ := filepath.Glob(filepath.Join("/sys/fs/bpf/minne-instances", instanceName(run, "*")))
+	frr, _ := filepath.Glob(filepath.Join("/etc/frr", "minne-"+instanceName(run, "*")))
+	names := map[string]bool{}
+	for _, p := range pins {
+		names[filepath.Base(p)] = true
+	}
+	for _, p := range frr {
+		names[strings.TrimPrefix(filepath.Base(p), "minne-")] = true
+	}
+	for name := range names {
+		if inst, err := instance.New(name); err == nil {
+			errs = append(errs, removeInstance(inst))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// Topology is a network to build: nodes and the cables between them.
+type Topology struct {
+	Nodes []Node
+	Links []Link
+}
+
+// Node is one machine of the network.
+type Node struct {
+	Name string
+	// Forwards makes the node a plain kernel router. A node that runs Minne
+	// leaves it off: forwarding is the router's own business.
+	Forwards bool
+	// Everywhere makes the node answer to every address, as a stand-in for the rest of the Internet.
+	Everywhere bool
+	Loopback   []netip.Prefix // addresses on lo
+	Routes     []Route
+}
+
+// Link is a cable between two ports.
+type Link struct {
+	A, B Port
+	MTU  int // bytes; 0 is 1500
+}
+
+// Port is one end of a cable.
+type Port struct {
+	Node      string
+	Name      string // the interface's name in the node, at most 15 bytes
+	Addresses []netip.Prefix
+	// Silent keeps the port without an IPv6 link-local address and without any
+	// neighbour discovery: for ports that only a generator or sink uses.
+	Silent bool
+}
+
+// Route is a static route of a node's kernel.
+type Route struct {
+	To  netip.Prefix
+	Via netip.Addr
+}
+
+// check finds what would fail halfway through building.
+func (t Topology) check() error {
+	var errs []error
+	nodes := map[string]bool{}
+	for _, n := range t.Nodes {
+		if nodes[n.Name] {
+			errs = append(errs, fmt.Errorf("node %s stands twice", n.Name))
+		}
+		nodes[n.Name] = true
+	}
+	ports := map[string]bool{}
+	for _, l := range t.Links {
+		for _, p := range []Port{l.A, l.B} {
+			at := p.Node + "." + p.Name
+			switch {
+			case !nodes[p.Node]:
+				errs = append(errs, fmt.Errorf("port %s: there is no node %s", at, p.Node))
+			case p.Name == "" || len(p.Name) > 15:
+				errs = append(errs, fmt.Errorf("port %s: expected a name of 1 to 15 bytes", at))
+			case ports[at]:
+				errs = append(errs, fmt.Errorf("port %s has two cables", at))
+			}
+			ports[at] = true
+		}
+	}
+	return errors.Join(errs...)
+}

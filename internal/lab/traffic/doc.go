@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package traffic makes and judges packets in eBPF: a generator that sends XDP
+// live frames out of a port, and a sink that checks and counts them where they
+// arrive.
+//
+// Both act in the network namespace of the calling thread, which must stay the
+// same for one call: callers lock it (the lab's Node.Do does). The programs and
+// the layout of what they share with this package are in bpf/lab.bpf.c.
+package traffic
+
+//go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -cc $BPF_CLANG -strip $BPF_STRIP lab ../../../bpf/lab.bpf.c -- -O2 -Wall -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu -I/usr/include/arm-linux-gnueabihf -I/usr/include/i386-linux-gnu -I/usr/include/riscv64-linux-gnu

@@ -15,6 +15,8 @@ type Config struct {
 	Interfaces map[string]*Interface `yaml:"interfaces" json:"interfaces" doc:"The router's interfaces by the name the operator gives them: at most 15 bytes, and the name the link has in the kernel once applied."`
 	Routing    Routing               `yaml:"routing" json:"routing" doc:"Static routes and routing protocols."`
 	FastPath   FastPath              `yaml:"fast-path" json:"fast-path" doc:"The XDP fast path."`
+
+	source *source // where everything stands, for messages; nil when built by a program
 }
 
 // System is the router as a host.
@@ -98,7 +100,7 @@ type BGPPeer struct {
 
 // BGPImport is the policy for routes from a peer.
 type BGPImport struct {
-	Preference  int          `yaml:"preference" json:"preference,omitempty" doc:"Local preference: the highest wins." default:"100" min:"0" max:"4294967295"`
+	Preference  int          `yaml:"preference" json:"preference,omitempty" doc:"Local preference: the highest wins." default:"100" min:"1" max:"4294967295"`
 	MaxPrefixes *PrefixLimit `yaml:"max-prefixes" json:"max-prefixes,omitempty" doc:"Ends the session when the peer sends more routes than this."`
 	Accept      []Prefix     `yaml:"accept" json:"accept,omitempty" doc:"Take only these prefixes and longer ones inside them. Absent: take all."`
 	Default     *OnOff       `yaml:"default" json:"default,omitempty" doc:"Whether a default route is taken." default:"on" enum:"on,off"`
@@ -136,14 +138,14 @@ type OSPFArea struct {
 
 // OSPFInterface is OSPF on one interface.
 type OSPFInterface struct {
-	Cost     int          `yaml:"cost" json:"cost,omitempty" doc:"Cost. Absent: from the link's speed and the reference bandwidth." min:"1" max:"65535"`
-	Passive  bool         `yaml:"passive" json:"passive,omitempty" doc:"Tell of this network but speak to nobody on it." default:"false"`
-	Network  NetworkType  `yaml:"network" json:"network,omitempty" doc:"Kind of network." default:"broadcast" enum:"broadcast,point-to-point"`
-	Priority *int         `yaml:"priority" json:"priority,omitempty" doc:"Priority in the election of the designated router; 0 never." default:"1" min:"0" max:"255"`
-	Hello    Duration     `yaml:"hello" json:"hello,omitempty" doc:"Hello interval." default:"10s"`
-	Dead     Duration     `yaml:"dead" json:"dead,omitempty" doc:"A silent neighbour is gone after this long." default:"40s"`
-	Auth     *OSPFAuth    `yaml:"auth" json:"auth,omitempty" doc:"Authentication of OSPFv2 (RFC 2328 D) or the OSPFv3 trailer (RFC 7166)."`
-	BFD      *OnOff       `yaml:"bfd" json:"bfd,omitempty" doc:"Detect dead neighbours by BFD." default:"off" enum:"on,off"`
+	Cost     int         `yaml:"cost" json:"cost,omitempty" doc:"Cost. Absent: from the link's speed and the reference bandwidth." min:"1" max:"65535"`
+	Passive  bool        `yaml:"passive" json:"passive,omitempty" doc:"Tell of this network but speak to nobody on it." default:"false"`
+	Network  NetworkType `yaml:"network" json:"network,omitempty" doc:"Kind of network." default:"broadcast" enum:"broadcast,point-to-point"`
+	Priority *int        `yaml:"priority" json:"priority,omitempty" doc:"Priority in the election of the designated router; 0 never." default:"1" min:"0" max:"255"`
+	Hello    Duration    `yaml:"hello" json:"hello,omitempty" doc:"Hello interval." default:"10s"`
+	Dead     Duration    `yaml:"dead" json:"dead,omitempty" doc:"A silent neighbour is gone after this long." default:"40s"`
+	Auth     *OSPFAuth   `yaml:"auth" json:"auth,omitempty" doc:"Authentication of OSPFv2 (RFC 2328 D) or the OSPFv3 trailer (RFC 7166)."`
+	BFD      *OnOff      `yaml:"bfd" json:"bfd,omitempty" doc:"Detect dead neighbours by BFD." default:"off" enum:"on,off"`
 }
 
 // OSPFAuth is a key of an OSPF interface.

@@ -1,9 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package config
 
 import (
 	"net/netip"
 	"time"
 )
+
+// The scalar types of the file. Each has its own text form (values.go), because
+// YAML's guess at a scalar is wrong for them: 65001.10 is not a float, 010 is
+// not eight, 12:30:00:00:00:01 is not a number to the base of 60.
 
 // ASN is an autonomous system number, 32 bits (RFC 6793), written plain or as asdot (RFC 5396).
 type ASN uint32

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package instance names one router on a host: where its files, sockets, pinned
 // maps and routing daemons live. Several instances share a host without seeing
 // each other; the default one uses the paths that an operator expects.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package plan describes what an apply would do, in words an operator can judge before saying yes.
 package plan
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package rib is the vocabulary in which the kernel's forwarding state is told:
 // routes, next hops, neighbours, links, addresses and policy rules of one
 // network namespace.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package task holds the shape that every long-running piece of the daemon has.
 package task
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package testns gives a test binary a network and mount namespace of its own.
 //
 // A package whose tests touch the network calls Main from TestMain. The binary

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// FRR daemons as processes: starting, adopting, watching, stopping.
+//
+// The daemons detach themselves (-d) and write a pid file once their sockets serve. A pid
+// from a file is believed only when /proc shows the daemon's command line, our pathspace and our network
+// namespace behind it; from then on a pidfd stands for the process, so a reused pid can't be mistaken for it.
+package routing
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	frrUser    = "frr"
+	daemonDir  = "/usr/lib/frr"
+	startLimit = 30 * time.Second // until a daemon serves its sockets
+	stopLimit  = 20 * time.Second // until a daemon has ended after SIGTERM; zebra removes its routes first
+	// staleRoutes is how long a new zebra keeps the routes of its predecessor, in seconds: the protocols
+	// reconnect within 10 s and then confirm a full table in about as much again.
+	staleRoutes = 120
+)
+
+// host is where FRR lives: the paths of one pathspace, and how to run a program beside it.
+type host struct {
+	root  string   // "" or the directory in which FRR is installed
+	name  string   // pathspace
+	wrap  []string // command words in front of a daemon's, none in production
+	netns string   // the network namespace that the daemons live in
+}
+
+func (h host) runDir() string          { return filepath.Join(h.root, "/run/frr", h.name) }
+func (h host) etcDir() string          { return filepath.Join(h.root, "/etc/frr", h.name) }
+func (h host) socket(d string) string  { return filepath.Join(h.runDir(), d+".vty") }
+func (h host) pidFile(d string) string { return filepath.Join(h.runDir(), d+".pid") }
+func (h host) confFile() string        { return filepath.Join(h.etcDir(), "frr.conf") }
+func (h host) binary(d string) string  { return filepath.Join(daemonDir, d) }
+func (h host) argv(d string) []string {
+	argv := []string{h.binary(d), "-N", h.name, "-d", "-P", "0", "--log", "syslog", "--log-level", "warn"}
+	if d == zebra {
+		argv = append(argv, fmt.Sprintf("-K%d", staleRoutes), "-s", "90000000")
+	}
+	return argv
+}
+
+// process is a running daemon.
+type process struct {
+	daemon string
+	pid    int
+	fd     *os.File      // pidfd
+	dead   chan struct{} // closed when the process has ended
+	since  time.Time
+}
+
+func (p *process) alive() bool {
+	if p == nil {
+		return false
+	}
+	select {
+	case <-p.dead:
+		return false
+	default:
+		return true
+	}
+}
+
+// adopt returns the running daemon, or nil when there is none. ended is called once when it ends.
+func (h host) adopt(daemon string, ended func()) (*process, error) {
+	p, err := h.find(daemon)
+	if p != nil {
+		go p.watch(ended)
+	}
+	return p, err
+}
+
+// find returns the running daemon, or nil when there is none, without watching it.
+func (h host) find(daemon string) (*process, error) {
+	b, err := os.ReadFile(h.pidFile(daemon))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: read pid file: %w", daemon, err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || pid <= 1 {
+		return nil, nil // empty: it died before it wrote
+	}
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if errors.Is(err, unix.ESRCH) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: watch process %d: %w", daemon, pid, err)
+	}
+	file := os.NewFile(uintptr(fd), daemon)
+	if !h.isOurs(daemon, pid) {
+		file.Close()
+		return nil, nil
+	}
+	return &process{daemon: daemon, pid: pid, fd: file, dead: make(chan struct{}), since: time.Now()}, nil
+}
+
+// isOurs says whether the process is this daemon in this pathspace and network namespace.
+func (h host) isOurs(daemon string, pid int) bool {
+	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return false
+	}
+	want := strings.Join([]string{h.binary(daemon), "-N", h.name}, "\x00") + "\x00"
+	if !bytes.HasPrefix(cmdline, []byte(want)) {
+		return false
+	}
+	theirs, err1 := os.Stat(fmt.Sprintf("/proc/%d/ns/net", pid))
+	ours, err2 := os.Stat(h.netns)
+	return err1 == nil && err2 == nil && os.SameFile(theirs, ours)
+}
+
+// watch waits for the end of the process: a pidfd becomes readable then.
+func (p *process) watch(ended func()) {
+	if conn, err := p.fd.SyscallConn(); err == nil {
+		// Called at once and again whenever the poller calls the pidfd readable.
+		conn.Read(func(fd uintptr) bool { return exited(int(fd)) })
+	}
+	close(p.dead)
+	p.fd.Close()
+	ended()
+}
+
+// exited says whether the process behind a pidfd has ended, without waiting.
+func exited(fd int) bool {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0
+}
+
+// stop ends the process: SIGTERM, and SIGKILL when that takes too long.
+func (p *process) stop(ctx context.Context) error {
+	for _, step := range []struct {
+		sig   unix.Signal
+		limit time.Duration
+	}{{unix.SIGTERM, stopLimit}, {unix.SIGKILL, 5 * time.Second}} {
+		if err := p.signal(step.sig); err != nil && p.alive() {
+			return fmt.Errorf("%s: end process %d: %w", p.daemon, p.pid, err)
+		}
+		timer := time.NewTimer(step.limit)
+		select {
+		case <-p.dead:
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+	return fmt.Errorf("%s: process %d does not end", p.daemon, p.pid)
+}
+
+func (p *process) signal(sig unix.Signal) error {
+	conn, err := p.fd.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var sent error
+	if err := conn.Control(func(fd uintptr) { sent = unix.PidfdSendSignal(int(fd), sig, nil, 0) }); err != nil {
+		return err
+	}
+	return sent
+}
+
+// start runs a daemon that is not running and waits until it serves.
+func (h host) start(ctx context.Context, daemon string, ended func()) (*process, error) {
+	if err := h.directories(); err != nil {
+		return nil, err
+	}
+	// A file, not a pipe: the daemon keeps it open for life.
+	out, err := os.CreateTemp(h.runDir(), daemon+".start-*")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", daemon, err)
+	}
+	defer out.Close()
+	defer os.Remove(out.Name())
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	argv := append(append([]string{}, h.wrap...), h.argv(daemon)...)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stdout, cmd.Stderr, cmd.Dir = out, out, "/"
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("start %s: %w%s (is the package frr installed?)", daemon, err, said(out))
+	}
+	p, err := h.adopt(daemon, ended)
+	if err == nil && p == nil {
+		err = fmt.Errorf("start %s: it ended at once%s", daemon, said(out))
+	}
+	return p, err
+}
+
+// said returns the end of what a daemon printed while it started.
+func said(out *os.File) string {
+	b, err := io.ReadAll(io.NewSectionReader(out, 0, 4096))
+	if text := strings.TrimSpace(string(b)); err == nil && text != "" {
+		return ": " + text
+	}
+	return ""
+}
+
+// directories makes the pathspace's directories, owned by FRR's user as its daemons drop root.
+func (h host) directories() error {
+	uid, gid, err := frrIDs()
+	if err != nil {
+		return err
+	}
+	for dir, mode := range map[string]fs.FileMode{h.runDir(): 0o755, h.etcDir(): 0o750} {
+		if err := os.MkdirAll(dir, mode); err != nil {
+			return fmt.Errorf("directory of FRR: %w", err)
+		}
+		if err := os.Chown(dir, uid, gid); err != nil {
+			return fmt.Errorf("directory of FRR: %w", err)
+		}
+	}
+	vtysh := filepath.Join(h.etcDir(), "vtysh.conf")
+	if _, err := os.Stat(vtysh); errors.Is(err, fs.ErrNotExist) {
+		return writeFile(vtysh, "service integrated-vtysh-config\n", gid)
+	}
+	return nil
+}
+
+func frrIDs() (uid, gid int, err error) {
+	u, err := user.Lookup(frrUser)
+	if err != nil {
+		return 0, 0, fmt.Errorf("user of FRR: %w (is the package frr installed?)", err)
+	}
+	uid, err1 := strconv.Atoi(u.Uid)
+	gid, err2 := strconv.Atoi(u.Gid)
+	return uid, gid, errors.Join(err1, err2)
+}
+
+// writeFile replaces a file that root writes and FRR's group reads: it may hold passwords.
+func writeFile(path, text string, gid int) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.WriteString(text)
+	err = errors.Join(err, tmp.Chmod(0o640), tmp.Chown(0, gid), tmp.Close())
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return os.Rename(tmp.Name(), path)
+}

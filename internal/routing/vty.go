@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The command socket of an FRR daemon.
+//
+// A command is its text and a NUL byte. The answer is text, three NUL bytes and one byte of return code:
+// 0 done, 1 done with a warning, anything else refused. This has been FRR's (and Quagga's) protocol between
+// vtysh and the daemons for two decades.
+package routing
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+)
+
+// vtyTimeout bounds one command. bgpd answers between two batches of routes; with two
+// full tables arriving that has been seen to take seconds.
+const vtyTimeout = 60 * time.Second
+
+// vty is a connection to one daemon.
+type vty struct {
+	daemon string
+	conn   net.Conn
+}
+
+// refused is FRR's answer to a command it did not take.
+type refused struct {
+	daemon, line, answer string
+}
+
+func (e *refused) Error() string {
+	answer := strings.Join(strings.Fields(redact(e.answer)), " ")
+	if strings.Contains(answer, "Unknown command") {
+		answer = "unknown command"
+	}
+	return fmt.Sprintf("%s refused %q: %s", e.daemon, redact(strings.TrimSpace(e.line)), answer)
+}
+
+// dialVTY connects to a daemon and enters enable mode, the mode of show commands.
+func dialVTY(ctx context.Context, daemon, socket string) (*vty, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("%s does not answer on its command socket: %w", daemon, err)
+	}
+	v := &vty{daemon: daemon, conn: conn}
+	if _, err := v.command(ctx, "enable"); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return v, nil
+}
+
+func (v *vty) close() { v.conn.Close() }
+
+// command runs one line and returns its text. A line with a control character is never sent.
+func (v *vty) command(ctx context.Context, line string) (string, error) {
+	if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return "", fmt.Errorf("%s: a command holds a control character: %q", v.daemon, redact(line))
+	}
+	deadline := time.Now().Add(vtyTimeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	if err := v.conn.SetDeadline(deadline); err != nil {
+		return "", fmt.Errorf("%s: %w", v.daemon, err)
+	}
+	stop := context.AfterFunc(ctx, func() { v.conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	answer, code, err := v.exchange(line)
+	if err != nil {
+		return "", fmt.Errorf("%s: %q: %w", v.daemon, redact(line), errors.Join(err, ctx.Err()))
+	}
+	if code > 1 {
+		return "", &refused{v.daemon, line, answer}
+	}
+	return answer, nil
+}
+
+func (v *vty) exchange(line string) (string, byte, error) {
+	if _, err := v.conn.Write(append([]byte(line), 0)); err != nil {
+		return "", 0, err
+	}
+	var answer bytes.Buffer
+	chunk := make([]byte, 64<<10)
+	for {
+		n, err := v.conn.Read(chunk)
+		answer.Write(chunk[:n])
+		// The end is looked for in all that has come: three NULs and the code.
+		if b := answer.Bytes(); len(b) >= 4 && bytes.Equal(b[len(b)-4:len(b)-1], []byte{0, 0, 0}) {
+			return string(bytes.TrimRight(b[:len(b)-4], "\x00")), b[len(b)-1], nil
+		}
+		if err != nil {
+			return "", 0, fmt.Errorf("the daemon ended the connection: %w", err)
+		}
+	}
+}
+
+// configure sends configuration commands and returns how many were taken. It stops at the first one refused.
+func (v *vty) configure(ctx context.Context, commands []string) (int, error) {
+	if _, err := v.command(ctx, "configure terminal"); err != nil {
+		return 0, err
+	}
+	for i, c := range commands {
+		if _, err := v.command(ctx, c); err != nil {
+			v.command(ctx, "end")
+			return i, err
+		}
+	}
+	_, err := v.command(ctx, "end")
+	return len(commands), err
+}
+
+// running returns the daemon's running configuration.
+func (v *vty) running(ctx context.Context) (*node, error) {
+	text, err := v.command(ctx, "show running-config")
+	if err != nil {
+		return nil, err
+	}
+	return parse(text), nil
+}

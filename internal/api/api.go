@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package api is what the daemon and its clients say to each other: JSON over
+// HTTP on the instance's unix socket. It holds the types of requests and
+// answers, the client, and the server's plumbing (who asks, how errors travel,
+// how large and how slow a request may be). What an answer says is the business
+// of the router package.
+//
+//	GET  /v1/status              Status
+//	GET  /v1/revisions           []Revision, oldest first
+//	GET  /v1/revisions/{number}  Revision with its text; "running" for the one in use
+//	POST /v1/plan                Commit → Result   what an apply would do
+//	POST /v1/apply               Commit → Result   as root only, like all below
+//	POST /v1/confirm             Empty → Result
+//	POST /v1/rollback            Rollback → Result
+//	POST /v1/stop                Stop → Empty
+//	GET  /v1/show/{view…}        what a view answers, see the router package
+//
+// The socket's mode is the right to read (root and the group minne); writing
+// needs uid 0, which the kernel tells about the peer.
+package api
+
+import (
+	"time"
+
+	"minne/internal/plan"
+	"minne/internal/revisions"
+)
+
+// MaxBody bounds a request, in bytes: a configuration and what it is wrapped in.
+const MaxBody = 4 << 20
+
+// Empty is a request or answer that says nothing.
+type Empty struct{}
+
+// Commit asks to apply, or to preview, a configuration.
+type Commit struct {
+	Config  string        `json:"config"`            // text of the file
+	Source  string        `json:"source,omitempty"`  // its name, for messages
+	Confirm time.Duration `json:"confirm,omitempty"` // ns; 0: confirmed at once
+	Comment string        `json:"comment,omitempty"`
+}
+
+// Rollback asks to go back to a revision; 0 is the one before the running one.
+type Rollback struct {
+	Revision int `json:"revision,omitempty"`
+}
+
+// Stop asks the daemon to end. What it set up keeps working unless All.
+type Stop struct {
+	All bool `json:"all,omitempty"`
+}
+
+// Outcome is what became of a request that succeeded.
+type Outcome string
+
+// The outcomes.
+const (
+	Unchanged  Outcome = "unchanged"   // nothing to do, nothing done
+	Planned    Outcome = "planned"     // a preview
+	Applied    Outcome = "applied"     // in use and confirmed
+	Awaiting   Outcome = "awaiting"    // in use until the deadline
+	Repaired   Outcome = "repaired"    // the running revision again, as something else had changed the system
+	Confirmed  Outcome = "confirmed"   // an awaiting revision was confirmed
+	RolledBack Outcome = "rolled-back" // an earlier revision is in use again
+)
+
+// Result is the answer to a request that may change the router.
+type Result struct {
+	Outcome  Outcome       `json:"outcome"`
+	Revision int           `json:"revision,omitempty"` // in use afterwards
+	Deadline *time.Time    `json:"deadline,omitempty"` // of a revision that waits for its confirmation
+	Changes  []plan.Change `json:"changes"`
+	Warnings []string      `json:"warnings,omitempty"`
+}
+
+// Revision is a stored revision; Config only when a single one was asked for.
+type Revision struct {
+	revisions.Revision
+	Running bool   `json:"running,omitempty"`
+	Text    string `json:"config,omitempty"`
+}
+
+// Status is the daemon's own state.
+type Status struct {
+	Instance  string       `json:"instance"`
+	Version   string       `json:"version"`
+	PID       int          `json:"pid"`
+	Started   time.Time    `json:"started"`
+	Running   int          `json:"running,omitempty"`   // revision in use
+	Confirmed int          `json:"confirmed,omitempty"` // revision the router starts with
+	Awaiting  *Awaited     `json:"awaiting,omitempty"`
+	Degraded  []string     `json:"degraded,omitempty"` // what of the running revision could not be put in place, and why
+	Tasks     []TaskStatus `json:"tasks"`
+}
+
+// Awaited is a commit that waits for its confirmation.
+type Awaited struct {
+	Revision int       `json:"revision"`
+	User     string    `json:"user"`
+	Deadline time.Time `json:"deadline"`
+	Left     string    `json:"left"`
+}
+
+// TaskStatus is one long-running piece of the daemon.
+type TaskStatus struct {
+	Name  string `json:"name"`
+	Ready bool   `json:"ready"`
+	Error string `json:"error,omitempty"` // why it last stopped
+}

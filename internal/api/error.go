@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"errors"
+	"net/http"
+)
+
+// Kind sorts errors by what the one who asked can do about them.
+type Kind string
+
+// The kinds of errors.
+const (
+	Failed   Kind = "failed"   // it did not work; nothing was changed, or the message says what
+	Invalid  Kind = "invalid"  // the configuration is wrong
+	Reverted Kind = "reverted" // it was applied, and taken back
+	Locked   Kind = "locked"   // another commit runs, or waits for its confirmation
+	Denied   Kind = "denied"   // not allowed to this user
+	Missing  Kind = "missing"  // no such thing
+)
+
+// Error is an error that keeps its kind on the way to the client.
+type Error struct {
+	Kind    Kind   `json:"kind"`
+	Message string `json:"message"`
+	Step    string `json:"step,omitempty"` // step of the apply that failed
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// KindOf returns the kind of the first Error in err's chain, Failed without one.
+func KindOf(err error) Kind {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return Failed
+}
+
+var statusOf = map[Kind]int{
+	Failed:   http.StatusInternalServerError,
+	Invalid:  http.StatusUnprocessableEntity,
+	Reverted: http.StatusConflict,
+	Locked:   http.StatusLocked,
+	Denied:   http.StatusForbidden,
+	Missing:  http.StatusNotFound,
+}

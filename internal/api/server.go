@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sudoHeader names who asked, when a peer that is root works for somebody else.
+const sudoHeader = "Minne-Sudo-User"
+
+// Group may read through the socket, where the host has such a group.
+const Group = "minne"
+
+// Peer is the process at the other end of the socket.
+type Peer struct {
+	UID  uint32
+	User string // name, of the sudo caller if there is one
+}
+
+type peerKey struct{}
+
+// PeerOf returns who sent the request.
+func PeerOf(ctx context.Context) Peer {
+	p, _ := ctx.Value(peerKey{}).(Peer)
+	return p
+}
+
+// Server answers requests on a unix socket.
+type Server struct {
+	mux *http.ServeMux
+	log *slog.Logger
+}
+
+// NewServer returns a server without endpoints.
+func NewServer(log *slog.Logger) *Server {
+	return &Server{mux: http.NewServeMux(), log: log}
+}
+
+// Read adds an endpoint that changes nothing, such as "GET /v1/status".
+func Read[Q, A any](s *Server, pattern string, answer func(*http.Request, Q) (A, error)) {
+	s.mux.HandleFunc(pattern, endpoint(s, answer))
+}
+
+// Write adds an endpoint for root only.
+func Write[Q, A any](s *Server, pattern string, answer func(*http.Request, Q) (A, error)) {
+	serve := endpoint(s, answer)
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		if p := PeerOf(r.Context()); p.UID != 0 {
+			s.fail(w, r, &Error{Kind: Denied, Message: fmt.Sprintf("user %s may look but not change: run it as root (sudo)", p.User)})
+			return
+		}
+		serve(w, r)
+	})
+}
+
+func endpoint[Q, A any](s *Server, answer func(*http.Request, Q) (A, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var q Q
+		if r.Method != http.MethodGet {
+			if err := decodeBody(w, r, &q); err != nil {
+				s.fail(w, r, &Error{Kind: Failed, Message: err.Error()})
+				return
+			}
+		}
+		a, err := answer(r, q)
+		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		s.send(w, r, http.StatusOK, a)
+	}
+}
+
+func decodeBody(w http.ResponseWriter, r *http.Request, q any) error {
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, MaxBody))
+	d.DisallowUnknownFields()
+	if err := d.Decode(q); err != nil && !errors.Is(err, io.EOF) {
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			return fmt.Errorf("request is larger than %d MB", MaxBody>>20)
+		}
+		return fmt.Errorf("request is not what %s takes: %w", r.URL.Path, err)
+	}
+	return nil
+}
+
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	var e *Error
+	if !errors.As(err, &e) {
+		e = &Error{Kind: Failed, Message: err.Error()}
+	}
+	s.send(w, r, statusOf[e.Kind], e)
+}
+
+func (s *Server) send(w http.ResponseWriter, r *http.Request, status int, answer any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if err := json.NewEncoder(w).Encode(answer); err != nil {
+		s.log.Debug("answer not sent", "path", r.URL.Path, "error", err) // the client went away
+	}
+}
+
+// Listen opens the socket at path, replacing what a daemon that died left there.
+// The caller has made sure that no other daemon lives.
+func Listen(path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	// Nobody else can connect before the mode is set: the umask covers the time between.
+	old := unix.Umask(0o177)
+	l, err := net.Listen("unix", path)
+	unix.Umask(old)
+	if err != nil {
+		return nil, err
+	}
+	if err := grantGroup(path); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// grantGroup lets the members of Group connect. A host without it is not at fault.
+func grantGroup(path string) error {
+	g, err := user.LookupGroup(Group)
+	if err != nil {
+		return nil
+	}
+	gid, err := strconv.Atoi(g.Gid)
+	if err != nil {
+		return fmt.Errorf("group %s: gid %q is no number", Group, g.Gid)
+	}
+	if err := os.Chown(path, 0, gid); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o660)
+}
+
+// Serve answers until ctx ends, then gives running requests the grace time.
+func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
+	srv := &http.Server{
+		Handler:           s.withPeer(s.mux),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      10 * time.Minute, // an apply may wait for routing daemons to start
+		IdleTimeout:       30 * time.Second,
+		MaxHeaderBytes:    16 << 10,
+		ConnContext:       connPeer,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	stop := context.AfterFunc(ctx, func() {
+		end, cancel := context.WithTimeout(context.Background(), grace)
+		defer cancel()
+		if srv.Shutdown(end) != nil {
+			srv.Close()
+		}
+	})
+	defer stop()
+	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// connPeer asks the kernel who opened the connection.
+func connPeer(ctx context.Context, c net.Conn) context.Context {
+	unknown := Peer{UID: ^uint32(0), User: "unknown"}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return context.WithValue(ctx, peerKey{}, unknown)
+	}
+	raw, err := u.SyscallConn()
+	if err != nil {
+		return context.WithValue(ctx, peerKey{}, unknown)
+	}
+	var cred *unix.Ucred
+	var credErr error
+	err = raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err != nil || credErr != nil {
+		return context.WithValue(ctx, peerKey{}, unknown)
+	}
+	return context.WithValue(ctx, peerKey{}, Peer{UID: cred.Uid, User: userName(cred.Uid)})
+}
+
+// withPeer takes root's word for whom it works.
+func (s *Server) withPeer(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := PeerOf(r.Context())
+		if name := r.Header.Get(sudoHeader); name != "" && p.UID == 0 {
+			p.User = name
+			r = r.WithContext(context.WithValue(r.Context(), peerKey{}, p))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func userName(uid uint32) string {
+	id := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+	return "uid " + id
+}

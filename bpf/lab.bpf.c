@@ -45,6 +45,7 @@ struct order {
 	__u32 ifindex;      // port to send from
 	__u32 stream;
 	__u32 destinations; // entries used of destinations4 or destinations6
+	__u32 offset;       // where in the destinations to begin
 	__u32 flow_mask;    // source port is FIRST_PORT + (sequence & flow_mask)
 	__u8 source[16];    // network byte order; IPv4 in the first four
 	__u8 dst_mac[6];    // the router's port
@@ -52,6 +53,7 @@ struct order {
 	__u8 ttl;
 	__u8 ipv6;
 	__u16 frame_bytes;  // without FCS
+	__u32 _pad;
 	__u64 interval;     // ns between two frames; 0 is as fast as it goes
 	__u64 burst;        // ns of unused time that may be caught up
 	__u64 gap;          // ns: STAMP_EVERY unpaced frames that took longer were interrupted; 0 counts all
@@ -223,7 +225,7 @@ static __always_inline int write4(void *data, void *end, const struct order *o, 
 	struct iphdr *ip = data + sizeof(struct ethhdr);
 	struct udphdr *udp = (void *)(ip + 1);
 	struct payload *load = (void *)(udp + 1);
-	__u32 at = p->sequence % o->destinations;
+	__u32 at = (p->sequence + o->offset) % o->destinations;
 	__be32 *to = bpf_map_lookup_elem(&destinations4, &at);
 
 	if ((void *)(load + 1) > end || !to)
@@ -249,7 +251,7 @@ static __always_inline int write6(void *data, void *end, const struct order *o, 
 	struct ipv6hdr *ip = data + sizeof(struct ethhdr);
 	struct udphdr *udp = (void *)(ip + 1);
 	struct payload *load = (void *)(udp + 1);
-	__u32 at = p->sequence % o->destinations;
+	__u32 at = (p->sequence + o->offset) % o->destinations;
 	struct in6_addr *to = bpf_map_lookup_elem(&destinations6, &at);
 	__u16 udp_bytes = o->frame_bytes - sizeof(struct ethhdr) - sizeof(*ip);
 	__u64 sum;

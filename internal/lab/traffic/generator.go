@@ -34,18 +34,19 @@ const batch = 64
 
 // Stream is a sequence of UDP packets that a generator sends.
 type Stream struct {
-	ID          int              // 0…63; a sink counts per id
-	Port        int              // ifindex of the port to send from
-	From, To    net.HardwareAddr // this port's MAC and the router port's
-	Source      netip.Addr       // its family is the stream's
-	Flows       int              // different source ports, a power of two; 0 is 1
-	TTL         uint8            // 0 is 64
-	FrameBytes  int              // without FCS; 0 is the least
-	Frames      uint64           // how many to send
-	Rate        float64          // frames per second; 0 is as fast as it goes
-	Burst       time.Duration    // of a paced stream: unsent time that may be caught up; 0 is 1 ms
-	Gap         time.Duration    // of an unpaced stream: longer stretches of 64 frames are put aside as interruptions; 0 is never
-	Destination int              // how many of the loaded destinations to walk; 0 is all
+	ID           int              // 0…63; a sink counts per id
+	Port         int              // ifindex of the port to send from
+	From, To     net.HardwareAddr // this port's MAC and the router port's
+	Source       netip.Addr       // its family is the stream's
+	Flows        int              // different source ports, a power of two; 0 is 1
+	TTL          uint8            // 0 is 64
+	FrameBytes   int              // without FCS; 0 is the least
+	Frames       uint64           // how many to send
+	Rate         float64          // frames per second; 0 is as fast as it goes
+	Burst        time.Duration    // of a paced stream: unsent time that may be caught up; 0 is 1 ms
+	Gap          time.Duration    // of an unpaced stream: longer stretches of 64 frames are put aside as interruptions; 0 is never
+	Destinations int              // how many of the loaded destinations to walk; 0 is all
+	Offset       int              // where in them to begin
 }
 
 // Sent is what became of a stream at its generator.
@@ -177,8 +178,8 @@ func (g *Generator) order(s Stream) (labOrder, []byte, error) {
 	if ipv6 {
 		least, n = MinFrame6, g.n6
 	}
-	if s.Destination > 0 {
-		n = min(n, s.Destination)
+	if s.Destinations > 0 {
+		n = min(n, s.Destinations)
 	}
 	bytes := s.FrameBytes
 	if bytes == 0 {
@@ -193,7 +194,7 @@ func (g *Generator) order(s Stream) (labOrder, []byte, error) {
 		return labOrder{}, nil, fmt.Errorf("generator: %d flows: expected a power of two up to 16384", s.Flows)
 	}
 	o := labOrder{
-		Ifindex: uint32(s.Port), Stream: uint32(s.ID), Destinations: uint32(n),
+		Ifindex: uint32(s.Port), Stream: uint32(s.ID), Destinations: uint32(n), Offset: uint32(s.Offset % n),
 		Ttl: s.TTL, FrameBytes: uint16(bytes), Frames: s.Frames, Gap: uint64(s.Gap),
 	}
 	if s.Flows > 1 {

@@ -313,6 +313,10 @@ func (d *decoder) twice(seen map[string]position, name string, key *node, path s
 
 // unknownKey refuses a key, with the key that was meant or the section where it belongs.
 func (d *decoder) unknownKey(key *node, fields []field, path string) {
+	if d.problems.full() {
+		d.problems.more++
+		return
+	}
 	name := abridge(key.text)
 	hint := nearest(strings.ReplaceAll(strings.ToLower(key.text), "_", "-"), names(fields))
 	if f, ok := fieldNamed(fields, strings.ReplaceAll(strings.ToLower(key.text), "_", "-")); ok {

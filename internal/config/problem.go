@@ -9,8 +9,10 @@ import (
 	"strings"
 )
 
-// maxProblems bounds how many problems of one file are told at once.
-const maxProblems = 20
+const (
+	maxProblems   = 20    // how many problems of one file are told at once
+	enoughToCount = 1_000 // from here on problems are only counted
+)
 
 // Problem is one thing wrong in a file: where, what, what was expected instead.
 type Problem struct {
@@ -88,10 +90,15 @@ func (e *Error) Error() string {
 type problems struct {
 	source *source
 	list   []Problem
+	more   int // not in list
 }
 
 // add notes a problem at a place; at line 0 the whole file is meant.
 func (ps *problems) add(at position, p Problem) {
+	if ps.full() {
+		ps.more++
+		return
+	}
 	p.File = ps.source.file
 	if at.line > 0 {
 		p.Line, p.Column = at.line, at.column
@@ -100,15 +107,18 @@ func (ps *problems) add(at position, p Problem) {
 	ps.list = append(ps.list, p)
 }
 
+// full reports whether more problems are only counted, so that hints for them are wasted work.
+func (ps *problems) full() bool { return len(ps.list) >= enoughToCount }
+
 // err returns the problems in the order of the file, or nil when there are none.
 func (ps *problems) err() error {
 	if len(ps.list) == 0 {
 		return nil
 	}
 	list := sortProblems(ps.list)
-	e := &Error{Problems: list}
+	e := &Error{Problems: list, More: ps.more}
 	if len(list) > maxProblems {
-		e.Problems, e.More = list[:maxProblems], len(list)-maxProblems
+		e.Problems, e.More = list[:maxProblems], ps.more+len(list)-maxProblems
 	}
 	return e
 }

@@ -32,8 +32,8 @@ var secretName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 // Secrets holds secrets by name. The zero value holds none.
 type Secrets struct {
-	values  map[string]string
-	unknown bool // the names can't be read: every name may exist
+	values  *map[string]string // behind a pointer, where %+v of a struct around doesn't look
+	unknown bool               // the names can't be read: every name may exist
 }
 
 // UnreadSecrets stands for a secrets file that the caller may not read, as in a
@@ -98,7 +98,7 @@ func ParseSecrets(file string, data []byte) (Secrets, error) {
 	if found.copyPlaces(ps); len(ps.list) > 0 {
 		return Secrets{}, ps.err()
 	}
-	s := Secrets{values: map[string]string{}}
+	s := Secrets{values: &map[string]string{}}
 	if root.kind != section {
 		ps.add(root.at, Problem{Message: "not a list of secrets", Expected: "name: value, one per line"})
 	}
@@ -122,7 +122,7 @@ func (s Secrets) take(e entry) Problem {
 	case e.value.kind != scalar || e.value.text == "":
 		return Problem{Message: "this secret is no text", Expected: "name: value; a value with : # or quotes in it goes in quotes"}
 	}
-	if _, again := s.values[e.key.text]; again {
+	if _, again := s.Get(e.key.text); again {
 		return Problem{Message: "this secret stands in the file twice", Expected: "each name once"}
 	}
 	for _, r := range e.value.text {
@@ -130,7 +130,7 @@ func (s Secrets) take(e entry) Problem {
 			return Problem{Message: "this secret has a line break or control character", Expected: "printable text on one line"}
 		}
 	}
-	s.values[e.key.text] = e.value.text
+	(*s.values)[e.key.text] = e.value.text
 	return Problem{}
 }
 
@@ -143,16 +143,24 @@ func (ps *problems) copyPlaces(to *problems) {
 
 // Get returns the value of a secret and whether there is one of that name.
 func (s Secrets) Get(name string) (string, bool) {
-	value, ok := s.values[name]
+	if s.values == nil {
+		return "", false
+	}
+	value, ok := (*s.values)[name]
 	return value, ok
 }
 
 // Names returns the names in order.
-func (s Secrets) Names() []string { return slices.Sorted(maps.Keys(s.values)) }
+func (s Secrets) Names() []string {
+	if s.values == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(*s.values))
+}
 
 // has reports whether a name may be used.
 func (s Secrets) has(name string) bool {
-	_, ok := s.values[name]
+	_, ok := s.Get(name)
 	return ok || s.unknown
 }
 

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// This file and its neighbours check what the parts of a configuration mean for
+// each other: names that must exist, networks that must not overlap, next hops
+// that must be reachable. They refuse what the kernel or the routing protocols
+// would refuse half-way through an apply, and what can only be a mistake. What
+// is odd but may be meant is left to Warnings.
+
+// Check looks at a whole configuration. The error is an *Error with every
+// problem found; places are known when the configuration came from Parse.
+func Check(cfg *Config, secrets Secrets) error {
+	c := newChecker(cfg)
+	c.secrets = secrets
+	c.system()
+	c.interfaces()
+	c.staticRoutes()
+	if cfg.Routing.BGP != nil {
+		c.bgp(cfg.Routing.BGP)
+	}
+	c.ospf("routing.ospf", cfg.Routing.OSPF, 4)
+	c.ospf("routing.ospf3", cfg.Routing.OSPF3, 6)
+	return c.problems.err()
+}
+
+// checker holds what the checks of all sections share.
+type checker struct {
+	cfg      *Config
+	secrets  Secrets
+	problems *problems
+	source   *source
+	networks []network                // in the order of the file's names
+	owners   map[netip.Addr]string    // own address → interface
+	byPrefix map[netip.Prefix]network // the first of each network
+	lengths  []int                    // prefix lengths that occur, the longest first
+}
+
+// network is a connected network: one address of one interface.
+type network struct {
+	iface   string
+	index   int // in the interface's addresses
+	address netip.Prefix
+}
+
+func newChecker(cfg *Config) *checker {
+	src := cfg.source
+	if src == nil {
+		src = &source{}
+	}
+	c := &checker{cfg: cfg, problems: &problems{source: src}, source: src,
+		owners: map[netip.Addr]string{}, byPrefix: map[netip.Prefix]network{}}
+	lengths := map[int]bool{}
+	for _, name := range sortedKeys(cfg.Interfaces) {
+		for i, a := range cfg.Interfaces[name].Addresses {
+			n := network{name, i, a.Prefix}
+			c.networks = append(c.networks, n)
+			c.owners[a.Addr()] = name
+			if _, ok := c.byPrefix[a.Masked()]; !ok {
+				c.byPrefix[a.Masked()] = n
+			}
+			lengths[a.Bits()] = true
+		}
+	}
+	c.lengths = slices.SortedFunc(maps.Keys(lengths), func(a, b int) int { return b - a })
+	return c
+}
+
+// sortedKeys gives messages the same order on every run.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// refuse notes a problem at a path; a path that stands nowhere in the file, such
+// as a missing key, is placed at the section around it.
+func (c *checker) refuse(path, message, expected, nearest string) {
+	c.problems.add(c.place(path), Problem{Path: path, Message: message, Expected: expected, Nearest: nearest})
+}
+
+// place finds a path, or the nearest section around it, in the file.
+func (c *checker) place(path string) position {
+	for path != "" {
+		if at, ok := c.source.at[path]; ok {
+			return at
+		}
+		path = path[:max(0, strings.LastIndexAny(path, ".["))]
+	}
+	return c.source.at[""]
+}
+
+// written reports whether the file has a key, to tell a zero from an absent value.
+func (c *checker) written(path string) bool {
+	_, ok := c.source.at[path]
+	return ok
+}
+
+// labels of a host name, RFC 1123 section 2.1
+var hostname = regexp.MustCompile(`^([A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9-]{0,61}[A-Za-z0-9])(\.([A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9-]{0,61}[A-Za-z0-9]))*$`)
+
+// maxHostname is the kernel's limit (__NEW_UTS_LEN), in bytes.
+const maxHostname = 64
+
+func (c *checker) system() {
+	s := c.cfg.System
+	if s.Hostname != "" && (len(s.Hostname) > maxHostname || !hostname.MatchString(s.Hostname)) {
+		c.refuse("system.hostname", fmt.Sprintf("%q is no host name", abridge(s.Hostname)),
+			fmt.Sprintf("labels of letters, digits and dashes, at most 63 each and %d in all (RFC 1123)", maxHostname), nearestHostname(s.Hostname))
+	}
+	routing := c.cfg.Routing
+	switch id := s.RouterID; {
+	case !id.IsValid() && (routing.BGP != nil || routing.OSPF != nil || routing.OSPF3 != nil):
+		c.refuse("system.router-id", "system lacks router-id, which BGP and OSPF need", "an IPv4 address, best one of this router's own", c.ownIPv4())
+	case id.IsValid() && (!id.Is4() || id.IsUnspecified() || id.IsMulticast() || id == broadcast):
+		c.refuse("system.router-id", fmt.Sprintf("router id %s is no ordinary IPv4 address", id), "an IPv4 address, best one of this router's own", c.ownIPv4())
+	}
+}
+
+// nearestHostname makes a host name of what is nearly one.
+func nearestHostname(typed string) string {
+	name := strings.Trim(strings.NewReplacer("_", "-", " ", "-").Replace(typed), "-.")
+	if len(name) > maxHostname || !hostname.MatchString(name) {
+		return ""
+	}
+	return name
+}
+
+// ownIPv4 returns an address of the router to suggest as its id: loopback first.
+func (c *checker) ownIPv4() string {
+	best := ""
+	for _, n := range c.networks {
+		if a := n.address.Addr(); a.Is4() && !a.IsLoopback() && (best == "" || n.iface == loopback) {
+			best = a.String()
+		}
+	}
+	return best
+}
+
+var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+
+// notUnicast says why an address can't belong to one host on a network, or "".
+func notUnicast(a netip.Addr) string {
+	switch {
+	case a.IsUnspecified():
+		return "is the unspecified address"
+	case a.IsLoopback():
+		return "is a loopback address"
+	case a.IsMulticast():
+		return "is a multicast address"
+	case a == broadcast:
+		return "is the broadcast address"
+	case a.Is4() && a.As4()[0] == 0:
+		return "lies in 0.0.0.0/8, which means this host"
+	}
+	return ""
+}
+
+// connected returns the network that an address lies in, the longest prefix first.
+func (c *checker) connected(a netip.Addr) (network, bool) {
+	for _, bits := range c.lengths {
+		if p, err := a.Prefix(bits); err == nil {
+			if n, ok := c.byPrefix[p]; ok {
+				return n, true
+			}
+		}
+	}
+	return network{}, false
+}
+
+// owner returns the interface that has an address.
+func (c *checker) owner(a netip.Addr) (string, bool) {
+	iface, ok := c.owners[a]
+	return iface, ok
+}
+
+// edge says whether an address is the first or the last of its network, which
+// no host of an IPv4 network shorter than /31 may have (RFC 3021), or "".
+func edge(p netip.Prefix) string {
+	if p.Bits() >= p.Addr().BitLen()-1 {
+		return ""
+	}
+	switch {
+	case p.Addr() == p.Masked().Addr():
+		return "the network address"
+	case p.Addr().Is4() && p.Addr() == lastAddr(p):
+		return "the broadcast address"
+	}
+	return ""
+}
+
+// lastAddr returns the last address of a network.
+func lastAddr(p netip.Prefix) netip.Addr {
+	b := p.Masked().Addr().AsSlice()
+	for i := p.Bits(); i < len(b)*8; i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	a, _ := netip.AddrFromSlice(b)
+	return a
+}
+
+// interfaceExists refuses a name that is no interface of this configuration.
+func (c *checker) interfaceExists(path, name string) bool {
+	if _, ok := c.cfg.Interfaces[name]; ok {
+		return true
+	}
+	if c.problems.full() {
+		c.problems.more++
+		return false
+	}
+	all := sortedKeys(c.cfg.Interfaces)
+	hint := nearest(name, all)
+	for _, other := range all {
+		if m := c.cfg.Interfaces[other].Match; m != nil && m.Name == name {
+			hint = other // the kernel's name instead of the operator's
+		}
+	}
+	expected := "one of the interfaces " + strings.Join(all, ", ")
+	if len(all) == 0 {
+		expected = "an interface under interfaces"
+	} else if hint != "" || len(all) > 20 {
+		expected = ""
+	}
+	c.refuse(path, fmt.Sprintf("there is no interface %q", abridge(name)), expected, hint)
+	return false
+}
+
+// secretExists refuses the name of a secret that is not in the secrets file. The
+// name is not repeated: it may be a password written in the wrong place.
+func (c *checker) secretExists(path, name string) (value string, ok bool) {
+	if !c.secrets.has(name) {
+		expected := "the name of a secret, not the password itself; the secrets file holds name: value lines"
+		if all := c.secrets.Names(); len(all) > 0 && len(all) <= 20 {
+			expected = "one of the secrets " + strings.Join(all, ", ")
+		}
+		c.refuse(path, "there is no secret of this name", expected, nearest(name, c.secrets.Names()))
+		return "", false
+	}
+	return c.secrets.Get(name)
+}
+
+// maxDescription is in characters.
+const maxDescription = 200
+
+func (c *checker) description(path, text string) {
+	if n := utf8.RuneCountInString(text); n > maxDescription {
+		c.refuse(path, fmt.Sprintf("the description has %d characters", n), fmt.Sprintf("at most %d", maxDescription), "")
+	}
+}
+
+// seconds refuses a time that is not whole seconds within bounds; an absent time is fine.
+func (c *checker) seconds(path string, d Duration, least, most int) bool {
+	if d == 0 && !c.written(path) {
+		return true
+	}
+	span := d.Std()
+	if span%time.Second == 0 && span >= time.Duration(least)*time.Second && span <= time.Duration(most)*time.Second {
+		return true
+	}
+	c.refuse(path, fmt.Sprintf("%s is out of range", d), fmt.Sprintf("whole seconds from %ds to %ds", least, most), "")
+	return false
+}
+
+// once refuses the second of two equal items of a list.
+func once[T comparable](c *checker, path string, items []T, text func(T) string) {
+	seen := map[T]bool{}
+	for i, item := range items {
+		if seen[item] {
+			c.refuse(indexPath(path, i), fmt.Sprintf("%s stands in the list twice", text(item)), "each once", "")
+		}
+		seen[item] = true
+	}
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// announceDistance is the distance of the blackhole routes that hold announced prefixes.
+const announceDistance = 254
+
+// maxNextHops bounds the next hops of one route.
+const maxNextHops = 64
+
+// routeKey tells static routes apart: two of the same prefix and distance are the same route.
+type routeKey struct {
+	prefix   netip.Prefix
+	distance int
+}
+
+func (c *checker) staticRoutes() {
+	seen := map[routeKey]int{}
+	for i, r := range c.cfg.Routing.Static {
+		path := indexPath("routing.static", i)
+		c.description(path+".description", r.Description)
+		c.staticRoute(path, r)
+		key := routeKey{r.Prefix.Prefix, max(r.Distance, 1)}
+		if first, again := seen[key]; again {
+			c.refuse(path+".prefix", fmt.Sprintf("a route to %s of distance %d stands above, in routing.static[%d]", r.Prefix, key.distance, first),
+				"one route with all next hops in via, or another distance", "")
+			continue
+		}
+		seen[key] = i
+	}
+	if bgp := c.cfg.Routing.BGP; bgp != nil {
+		for i, p := range bgp.Announce {
+			if _, taken := seen[routeKey{p.Prefix, announceDistance}]; taken {
+				c.refuse(indexPath("routing.bgp.announce", i), fmt.Sprintf("a static route to %s has distance %d, which the announced prefix's own blackhole route has", p, announceDistance),
+					"another distance for the static route", "")
+			}
+		}
+	}
+}
+
+func (c *checker) staticRoute(path string, r StaticRoute) {
+	switch {
+	case r.Blackhole && len(r.Via) > 0:
+		c.refuse(path+".blackhole", "the route has next hops and is a blackhole", "either via or blackhole", "")
+		return
+	case !r.Blackhole && len(r.Via) == 0:
+		c.refuse(path, fmt.Sprintf("the route to %s leads nowhere", r.Prefix), "via with a next hop, or blackhole: true", "")
+		return
+	case len(r.Via) > maxNextHops:
+		c.refuse(path+".via", fmt.Sprintf("the route has %d next hops", len(r.Via)), fmt.Sprintf("at most %d", maxNextHops), "")
+	case !r.Blackhole && (r.Prefix.Addr().IsMulticast() || r.Prefix.Addr().IsLinkLocalUnicast() && r.Prefix.Addr().Is6() || r.Prefix.Addr().IsLoopback()):
+		c.refuse(path+".prefix", fmt.Sprintf("%s is not routed to a next hop", r.Prefix), "unicast addresses beyond the own links", "")
+	}
+	once(c, path+".via", r.Via, NextHop.String)
+	for i, hop := range r.Via {
+		c.nextHop(indexPath(path+".via", i), r.Prefix.Prefix, hop)
+	}
+}
+
+// nextHop refuses a next hop that the kernel would refuse, or that nobody answers at.
+func (c *checker) nextHop(path string, to netip.Prefix, hop NextHop) {
+	a := hop.Address
+	if hop.Interface != "" {
+		if !c.interfaceExists(path, hop.Interface) {
+			return
+		}
+		if hop.Interface == loopback {
+			c.refuse(path, "nothing is reached through lo", "another interface, or blackhole: true", "")
+			return
+		}
+	}
+	if !a.IsValid() {
+		return
+	}
+	if reason := notUnicast(a); reason != "" {
+		c.refuse(path, fmt.Sprintf("next hop %s %s", a, reason), "the address of a neighbouring router", "")
+		return
+	}
+	if a.Is4() != to.Addr().Is4() {
+		c.refuse(path, fmt.Sprintf("next hop %s and prefix %s are of different families", a, to), "both IPv4 or both IPv6", "")
+		return
+	}
+	if owner, own := c.owner(a); own && !(a.IsLinkLocalUnicast() && a.Is6() && owner != hop.Interface) {
+		c.refuse(path, fmt.Sprintf("next hop %s is this router itself (%s)", a, owner), "the address of a neighbouring router", "")
+		return
+	}
+	if a.IsLinkLocalUnicast() && a.Is6() {
+		if hop.Interface == "" {
+			c.refuse(path, fmt.Sprintf("link-local next hop %s exists on every interface", a), fmt.Sprintf("%s%%INTERFACE", a), "")
+		}
+		return
+	}
+	n, found := c.connected(a)
+	switch {
+	case found && edge(netip.PrefixFrom(a, n.address.Bits())) != "":
+		c.refuse(path, fmt.Sprintf("next hop %s is %s of %s", a, edge(netip.PrefixFrom(a, n.address.Bits())), n.address.Masked()), "the address of a neighbouring router", "")
+	case !found && hop.Interface == "":
+		c.refuse(path, fmt.Sprintf("next hop %s is on no connected network", a), "an address in "+c.networkList(a.Is4())+fmt.Sprintf("; or %s%%INTERFACE", a), "")
+	}
+}
+
+// networkList names the connected networks of a family for a message.
+func (c *checker) networkList(four bool) string {
+	const most = 6
+	text, n := "", 0
+	for _, net := range c.networks {
+		if net.address.Addr().Is4() != four || net.address.IsSingleIP() || net.address.Addr().IsLinkLocalUnicast() {
+			continue
+		}
+		if n++; n > most {
+			return text + ", …"
+		}
+		if text != "" {
+			text += ", "
+		}
+		text += fmt.Sprintf("%s (%s)", net.address.Masked(), net.iface)
+	}
+	if text == "" {
+		return "a network of one of the interfaces (none has addresses of this family)"
+	}
+	return text
+}

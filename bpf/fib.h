@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The forwarding information base: which next hop has the longest prefix that
+// matches an address.
+//
+// Two entry points, one per family, each answering a 16-bit next-hop index;
+// 0 means "no route here: the kernel decides". Each family has one image, an
+// mmapable array of one value that internal/fastpath/fib compiles from the
+// routes and edits in place while packets flow. The loader sets the images'
+// sizes and the constants below before it loads the program
+// (fib.Layout says how): a small router needs a small image.
+//
+// IPv4 has several structures to choose from (see fib_range.h and
+// fib_direct24.h). The choice is a constant, so the verifier drops the others.
+
+#pragma once
+
+#include "fib_range.h"
+
+// Values of fib4_structure.
+#define FIB4_RANGE 0
+#define FIB4_DIRECT24 1
+
+// Largest images; in 32-bit words, powers of two. 8 MiB and 16 MiB.
+#define FIB4_WORDS (1 << 21)
+#define FIB6_WORDS (1 << 22)
+
+// Direct stages below the root of one 64-bit half of an IPv6 address, and of an IPv4 address.
+#define FIB4_STAGES 3
+#define FIB6_STAGES 8
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(key_size, 4);
+	__uint(value_size, FIB4_WORDS * 4);
+	__uint(max_entries, 1);
+} fib4_image SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(key_size, 4);
+	__uint(value_size, FIB6_WORDS * 4);
+	__uint(max_entries, 1);
+} fib6_image SEC(".maps");
+
+const volatile __u32 fib4_structure = FIB4_RANGE;
+const volatile __u32 fib4_root_bits = 18;       // bits of the address that index the root
+const volatile __u32 fib4_mask = FIB4_WORDS - 1; // words in the image, minus 1
+const volatile __u32 fib6_root_bits = 16;
+const volatile __u32 fib6_mask = FIB6_WORDS - 1;
+
+#include "fib_direct24.h"
+
+// The word after the root holds the default route's next hop: a change of the
+// default route touches nothing else.
+
+static __always_inline __u32 fib4_range_lookup(const __u32 *image, __u32 dst)
+{
+	__u32 root = fib4_root_bits, mask = fib4_mask;
+	__u32 desc = image[(dst >> (32 - root)) & mask];
+	__u32 key = dst << root;
+
+	for (int i = 0; i < FIB4_STAGES && FIB_KIND(desc) == FIB_DIRECT; i++) {
+		__u32 stride = FIB_SIZE(desc) & 31;
+
+		desc = image[(FIB_WORD(desc) + (key >> (32 - stride))) & mask];
+		key <<= stride;
+	}
+	__u32 hop = desc & 0xffff;
+
+	if (FIB_KIND(desc) == FIB_LEAF32)
+		hop = fib_leaf32(image, mask, desc, key);
+	else if (desc >> 16)
+		return 0;
+	if (!hop)
+		hop = image[(1 << root) & mask];
+	return hop;
+}
+
+// fib4_lookup answers the next-hop index of an IPv4 destination (host byte
+// order), or 0 when the kernel must decide.
+static __always_inline __u32 fib4_lookup(__u32 dst)
+{
+	__u32 zero = 0;
+	const __u32 *image = bpf_map_lookup_elem(&fib4_image, &zero);
+
+	if (!image)
+		return 0;
+	if (fib4_structure == FIB4_DIRECT24)
+		return fib4_direct24_lookup((const __u16 *)image, dst);
+	return fib4_range_lookup(image, dst);
+}
+
+// fib6_lookup answers the next-hop index of an IPv6 destination, given as its
+// two halves in host byte order, or 0 when the kernel must decide. The second
+// half is only looked at when a prefix longer than /64 lives there.
+static __always_inline __u32 fib6_lookup(__u64 hi, __u64 lo)
+{
+	__u32 zero = 0;
+	const __u32 *image = bpf_map_lookup_elem(&fib6_image, &zero);
+
+	if (!image)
+		return 0;
+
+	__u32 root = fib6_root_bits, mask = fib6_mask;
+	__u32 desc = image[(hi >> (64 - root)) & mask];
+	__u64 key = hi << root;
+	__u32 hop;
+
+	for (int half = 0; half < 2; half++) {
+		for (int i = 0; i < FIB6_STAGES && FIB_KIND(desc) == FIB_DIRECT; i++) {
+			__u32 stride = FIB_SIZE(desc) & 31;
+
+			desc = image[(FIB_WORD(desc) + (__u32)(key >> (64 - stride))) & mask];
+			key <<= stride;
+		}
+		if (FIB_KIND(desc) != FIB_LEAF_DEEP)
+			break;
+		desc = fib_leaf_deep(image, mask, desc, key);
+		key = lo;
+	}
+	if (FIB_KIND(desc) == FIB_LEAF64)
+		hop = fib_leaf64((const __u64 *)image, mask, desc, key);
+	else if (FIB_KIND(desc) == FIB_LEAF32)
+		hop = fib_leaf32(image, mask, desc, key >> 32);
+	else if (desc >> 16)
+		return 0;
+	else
+		hop = desc;
+	if (!hop)
+		hop = image[(1 << root) & mask];
+	return hop & 0xffff;
+}

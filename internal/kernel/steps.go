@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"minne/internal/plan"
+	"minne/internal/rib"
+)
+
+// The comparison of what is desired with what is there, as a list of steps.
+//
+// The order keeps an operator's session alive: names and VLANs, settings,
+// source checks, sizes, new addresses, links up, new routes; only then what is
+// too much goes: routes, addresses, VLANs, links down.
+
+// step is one change: in words, and how to make it.
+type step struct {
+	change plan.Change
+	do     func(ctx context.Context) error
+	waits  *routeKey // a route that may wait for its next hop
+}
+
+// words names a step in logs and errors.
+func (s step) words() string {
+	if s.change.Object == "" {
+		return "make room for a name"
+	}
+	return s.change.String()
+}
+
+// round is one look at the kernel and the steps that follow from it.
+type round struct {
+	system  system
+	own     Options
+	desired Desired
+	lenient bool // missing links are left out
+	quick   bool // settings of the namespace, source checks and the host's name are not looked at
+
+	waiting map[routeKey]bool // routes that the kernel would not take yet
+	absent  error             // links missing in a lenient round
+	links   []link
+	bound   []*bound
+	live    []address
+	steps   []step
+	last    []step // steps that take something away: done at the end
+}
+
+// compare reads the kernel's state and fills in the steps.
+func (r *round) compare(ctx context.Context) error {
+	r.steps, r.last, r.absent = nil, nil, nil
+	var err error
+	if r.links, err = r.system.links(); err != nil {
+		return err
+	}
+	if r.live, err = r.system.addresses(); err != nil {
+		return err
+	}
+	if r.bound, err = bind(r.desired.Interfaces, r.links); err != nil {
+		if missing := (*MissingError)(nil); !r.lenient || !errors.As(err, &missing) {
+			return err
+		}
+		r.absent = err
+	}
+	if err := errors.Join(r.renames(), r.vlans()); err != nil {
+		return err
+	}
+	if err := r.settings(); err != nil {
+		return err
+	}
+	if !r.quick {
+		if err := r.host(ctx); err != nil {
+			return err
+		}
+	}
+	r.sizes()
+	r.descriptions()
+	r.addAddresses()
+	r.up()
+	if err := r.routes(ctx); err != nil {
+		return err
+	}
+	r.removeAddresses()
+	r.removeVLANs()
+	r.down()
+	r.steps = append(r.steps, r.last...)
+	return nil
+}
+
+func (r *round) add(c plan.Change, do func(ctx context.Context) error) {
+	c.Subsystem = "kernel"
+	r.steps = append(r.steps, step{change: c, do: do})
+}
+
+// removal adds a step that takes something away.
+func (r *round) removal(c plan.Change, do func(ctx context.Context) error) {
+	c.Subsystem = "kernel"
+	r.last = append(r.last, step{change: c, do: do})
+}
+
+// index is an interface's link when the step runs: a VLAN made by an earlier step has one only then.
+func (r *round) index(b *bound) (int, error) {
+	if b.link != nil {
+		return b.link.Index, nil
+	}
+	links, err := r.system.links()
+	if err != nil {
+		return 0, err
+	}
+	for _, l := range links {
+		if l.Name == b.Name {
+			return l.Index, nil
+		}
+	}
+	return 0, fmt.Errorf("link %s is gone", b.Name)
+}
+
+// on wraps a write that needs an interface's index.
+func (r *round) on(b *bound, write func(index int) error) func(context.Context) error {
+	return func(context.Context) error {
+		index, err := r.index(b)
+		if err != nil {
+			return err
+		}
+		return write(index)
+	}
+}
+
+// settings compares sysctls; those of one interface are one change.
+func (r *round) settings() error {
+	byName := map[string]*bound{}
+	for _, b := range r.bound {
+		byName[b.Name] = b
+	}
+	groups := []string{}
+	differences := map[string][]Sysctl{}
+	words := map[string][]string{}
+	for _, s := range r.desired.Sysctls {
+		b := byName[s.Interface]
+		if r.quick && b == nil || b != nil && b.missing {
+			continue
+		}
+		path := s.Path
+		if b != nil {
+			path = strings.Replace(path, "/conf/"+s.Interface+"/", "/conf/"+b.sysctlName()+"/", 1)
+		}
+		now, ok, err := r.system.setting(path)
+		if err != nil {
+			return err
+		}
+		if unmade := b != nil && b.link == nil; !ok && !unmade || ok && now == s.Value {
+			continue
+		}
+		if differences[s.Interface] == nil {
+			groups = append(groups, s.Interface)
+		}
+		differences[s.Interface] = append(differences[s.Interface], s)
+		name := path[strings.LastIndexByte(path, '/')+1:]
+		words[s.Interface] = append(words[s.Interface], fmt.Sprintf("%s %s → %s", name, now, s.Value))
+	}
+	for _, g := range groups {
+		object := "settings of " + g
+		if g == "" {
+			object = "settings of the kernel"
+		}
+		change := plan.Change{Action: plan.Modify, Object: object, Effect: strings.Join(words[g], ", ")}
+		r.add(change, func(context.Context) error { return r.write(differences[g]) })
+	}
+	return nil
+}
+
+func (r *round) write(list []Sysctl) error {
+	for _, s := range list {
+		if _, ok, err := r.system.setting(s.Path); err != nil || !ok {
+			return err // a new VLAN's settings are known to exist only now
+		}
+		if err := r.system.setSetting(s.Path, s.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// host compares what belongs to no interface: source checks and the host's name.
+func (r *round) host(ctx context.Context) error {
+	now, err := r.system.antiSpoof(ctx)
+	if err != nil {
+		return err
+	}
+	if text := r.desired.AntiSpoof; now != text {
+		action := plan.Modify
+		switch {
+		case now == "":
+			action = plan.Add
+		case text == "":
+			action = plan.Remove
+		}
+		r.add(plan.Change{Action: action, Object: "source address checks (nftables table inet " + antiSpoofTable + ")"},
+			func(ctx context.Context) error { return r.system.loadAntiSpoof(ctx, text) })
+	}
+	name := r.desired.Hostname
+	if !r.own.OwnHost || name == "" {
+		return nil
+	}
+	old, err := r.system.hostname()
+	if err != nil {
+		return err
+	}
+	if old != name {
+		r.add(plan.Change{Action: plan.Modify, Object: "host name", From: old, To: name},
+			func(context.Context) error { return r.system.setHostname(name) })
+	}
+	return nil
+}
+
+// addAddresses adds what is missing. An IPv6 address can't be there twice with
+// two prefix lengths, so a changed length takes the old one away first.
+func (r *round) addAddresses() {
+	for _, b := range r.bound {
+		if b.missing {
+			continue
+		}
+		for _, a := range b.Addresses {
+			var old netip.Prefix
+			present := false
+			for _, l := range r.live {
+				if b.link == nil || l.Index != b.link.Index {
+					continue
+				}
+				present = present || l.Prefix == a
+				if a.Addr().Is6() && l.Prefix.Addr() == a.Addr() && l.Prefix != a {
+					old = l.Prefix
+				}
+			}
+			if present {
+				continue
+			}
+			r.add(plan.Change{Action: plan.Add, Object: fmt.Sprintf("address %s on %s", a, b.Name)},
+				r.on(b, func(index int) error {
+					if old.IsValid() {
+						if err := r.system.removeAddress(index, old); err != nil {
+							return err
+						}
+					}
+					return r.system.addAddress(index, a)
+				}))
+		}
+	}
+}
+
+// removeAddresses takes away what a configured interface has too much, except what the kernel gives it.
+func (r *round) removeAddresses() {
+	for _, b := range r.bound {
+		if b.link == nil {
+			continue
+		}
+		for _, l := range r.live {
+			if l.Index != b.link.Index || l.Auto || l.Prefix.Addr().IsLoopback() || slices.Contains(b.Addresses, l.Prefix) {
+				continue
+			}
+			if slices.ContainsFunc(b.Addresses, func(a netip.Prefix) bool {
+				return a.Addr().Is6() && a.Addr() == l.Prefix.Addr()
+			}) {
+				continue // addAddresses changes its length
+			}
+			r.removal(plan.Change{Action: plan.Remove, Object: fmt.Sprintf("address %s on %s", l.Prefix, b.Name)},
+				r.on(b, func(index int) error {
+					err := r.system.removeAddress(index, l.Prefix)
+					if errors.Is(err, unix.EADDRNOTAVAIL) {
+						return nil // it went with the one before
+					}
+					return err
+				}))
+		}
+	}
+}
+
+// usable returns the index of an interface that takes routes, now or after the steps before.
+func (r *round) usable(live bool) func(name string) (int, bool) {
+	return func(name string) (int, bool) {
+		for _, b := range r.bound {
+			if b.Name != name || b.missing || b.Down {
+				continue
+			}
+			if b.link != nil {
+				return b.link.Index, true
+			}
+			if !live {
+				return -1, true // a VLAN still to be made: no route has this index yet
+			}
+			index, err := r.index(b)
+			return index, err == nil
+		}
+		return 0, false
+	}
+}
+
+// routes compares the static routes of the main table.
+func (r *round) routes(ctx context.Context) error {
+	found, err := r.system.staticRoutes(ctx)
+	if err != nil {
+		return err
+	}
+	live := map[routeKey][]rib.Route{}
+	for _, f := range found {
+		k := routeKey{f.Prefix, f.Metric}
+		live[k] = append(live[k], f)
+	}
+	for _, want := range r.desired.Routes {
+		key := routeKey{want.Prefix, want.Metric}
+		route, waits := want.rib(r.usable(false))
+		if waits || r.waiting[key] {
+			continue
+		}
+		now := live[key]
+		delete(live, key)
+		if len(now) == 1 && sameRoute(route, now[0]) {
+			continue
+		}
+		r.steps = append(r.steps, r.routeStep(want, key, now))
+	}
+	for _, gone := range found {
+		if _, ok := live[routeKey{gone.Prefix, gone.Metric}]; ok {
+			r.removal(plan.Change{Action: plan.Remove, Object: "route " + r.routeWords(gone)}, func(context.Context) error {
+				err := r.system.removeRoute(identity(gone))
+				if errors.Is(err, unix.ESRCH) {
+					return nil // it went with a link or an address
+				}
+				return err
+			})
+		}
+	}
+	return nil
+}
+
+// routeStep puts a route in place of those with its prefix and metric.
+func (r *round) routeStep(want DesiredRoute, key routeKey, now []rib.Route) step {
+	change := plan.Change{Subsystem: "kernel", Action: plan.Add,
+		Object: fmt.Sprintf("route %s %s%s", want.Prefix, want.words(), distanceWords(want.Metric))}
+	if len(now) > 0 {
+		change = plan.Change{Subsystem: "kernel", Action: plan.Modify,
+			Object: fmt.Sprintf("route %s%s", want.Prefix, distanceWords(want.Metric)),
+			From:   r.leadsTo(now[0]), To: want.words()}
+	}
+	return step{change: change, waits: &key, do: func(context.Context) error {
+		route, waits := want.rib(r.usable(true))
+		if waits {
+			return unix.ENETDOWN
+		}
+		// IPv6 replaces a route only by one of its kind (rejecting or not), and one of several.
+		if len(now) > 1 || len(now) == 1 && want.Prefix.Addr().Is6() && now[0].Type != route.Type {
+			for _, old := range now {
+				if err := r.system.removeRoute(identity(old)); err != nil && !errors.Is(err, unix.ESRCH) {
+					return err
+				}
+			}
+		}
+		return r.system.replaceRoute(route)
+	}}
+}
+
+// identity strips a route to what finds it for removal.
+func identity(route rib.Route) rib.Route {
+	route.Hops, route.MTU, route.NextHopID = nil, 0, 0
+	return route
+}
+
+// sameRoute says whether the kernel's route is the one wanted. A hop wanted without an interface
+// takes the one that the kernel chose.
+func sameRoute(want, now rib.Route) bool {
+	if want.Type != now.Type || now.NextHopID != 0 || len(want.Hops) != len(now.Hops) || now.MTU != 0 {
+		return false
+	}
+	for _, w := range want.Hops {
+		if !slices.ContainsFunc(now.Hops, func(n rib.Hop) bool {
+			return n.Gateway == w.Gateway && n.Weight == w.Weight && (w.Interface == 0 || w.Interface == n.Interface)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// unreachable says whether the kernel refused a route because its next hop is not there now.
+func unreachable(err error) bool {
+	return errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETDOWN)
+}
+
+func distanceWords(metric uint32) string {
+	distance := metric
+	if metric >= 1<<24 {
+		distance = metric >> 24
+	}
+	if distance == 1 {
+		return ""
+	}
+	return fmt.Sprintf(" distance %d", distance)
+}
+
+func (r *round) routeWords(route rib.Route) string {
+	return route.Prefix.String() + " " + r.leadsTo(route) + distanceWords(route.Metric)
+}
+
+// leadsTo says where a kernel route leads, in the words of DesiredRoute.
+func (r *round) leadsTo(route rib.Route) string {
+	if route.Type == rib.Blackhole {
+		return "blackhole"
+	}
+	var hops []DesiredHop
+	for _, h := range route.Hops {
+		hop := DesiredHop{Gateway: h.Gateway}
+		for _, l := range r.links {
+			if l.Index == h.Interface {
+				hop.Interface = l.Name
+			}
+		}
+		hops = append(hops, hop)
+	}
+	return hopWords(hops)
+}

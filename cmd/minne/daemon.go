@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"minne/internal/api"
+	"minne/internal/router"
+)
+
+func newDaemonCommand(a *app) *cobra.Command {
+	var netns, file string
+	c := &cobra.Command{
+		Use:   "daemon",
+		Short: "Run the router",
+		Long: `Run the router's daemon in the foreground, usually from minne.service.
+
+It puts the last confirmed configuration in place, takes commits, and keeps the
+fast path's tables up to date. Packets do not pass through it: it may be stopped,
+killed and started again while the router forwards (minne stop --all also takes
+down what it set up). On a router without any revision, the first configuration
+is the file of --config.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if netns != "" {
+				if err := enterNetns(netns); err != nil {
+					return err
+				}
+			}
+			return runDaemon(c.Context(), a, file)
+		},
+	}
+	c.Flags().StringVar(&netns, "netns", "", "network namespace to route in: `name` (of ip netns) or path")
+	c.Flags().StringVar(&file, "config", "", "`file` to start a new router with (default /etc/minne/minne.yaml)")
+	return c
+}
+
+func runDaemon(ctx context.Context, a *app, file string) error {
+	inst, err := a.inst()
+	if err != nil {
+		return err
+	}
+	if file != "" {
+		if inst.Config, err = filepath.Abs(file); err != nil {
+			return err
+		}
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("the daemon must be started as root")
+	}
+	journal := router.NewJournal(a.err)
+	d, err := router.NewDaemon(inst, slog.New(slog.NewTextHandler(journal, logOptions())), journal, version())
+	if err != nil {
+		return err
+	}
+	return d.Run(ctx)
+}
+
+// logOptions leaves the time to the system's journal where that is what reads us.
+func logOptions() *slog.HandlerOptions {
+	o := &slog.HandlerOptions{Level: slog.LevelInfo}
+	if os.Getenv("JOURNAL_STREAM") != "" {
+		o.ReplaceAttr = func(groups []string, attr slog.Attr) slog.Attr {
+			if attr.Key == slog.TimeKey && len(groups) == 0 {
+				return slog.Attr{}
+			}
+			return attr
+		}
+	}
+	return o
+}
+
+// netnsEntered marks a process that was started again inside the namespace.
+const netnsEntered = "MINNE_NETNS_ENTERED"
+
+// enterNetns starts this program again with the whole process inside the network
+// namespace: a running Go process can move only single threads. The mount
+// namespace stays, and with it the bpffs.
+func enterNetns(name string) error {
+	if os.Getenv(netnsEntered) == name {
+		return os.Unsetenv(netnsEntered)
+	}
+	path := name
+	if !strings.Contains(name, "/") {
+		path = filepath.Join("/run/netns", name)
+	}
+	ns, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("network namespace %s: %w", name, err)
+	}
+	runtime.LockOSThread()
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("network namespace %s: enter: %w", name, err)
+	}
+	env := append(os.Environ(), netnsEntered+"="+name)
+	if err := unix.Exec("/proc/self/exe", os.Args, env); err != nil {
+		return fmt.Errorf("network namespace %s: start again inside: %w", name, err)
+	}
+	return nil
+}
+
+func newStopCommand(a *app) *cobra.Command {
+	var all bool
+	c := &cobra.Command{
+		Use:   "stop",
+		Short: "Stop the daemon, and with --all the router",
+		Long: `Stop the daemon. The kernel, the fast path and the routing daemons go on
+forwarding without it.
+
+With --all they stop too: forwarding is switched off, the fast path is removed
+and the routing daemons end. Addresses and static routes stay, so that a login
+over the network survives. This also works when the daemon is dead.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.stop(c.Context(), all) },
+	}
+	c.Flags().BoolVar(&all, "all", false, "also take down forwarding, fast path and routing daemons")
+	return c
+}
+
+func (a *app) stop(ctx context.Context, all bool) error {
+	inst, err := a.inst()
+	if err != nil {
+		return err
+	}
+	err = api.NewClient(inst.ControlSocket()).Stop(ctx, all)
+	if errors.Is(err, api.ErrNoDaemon) && all {
+		return router.TakeDown(ctx, inst, slog.New(slog.NewTextHandler(a.err, nil)))
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return router.WaitStopped(ctx, inst)
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"minne/internal/api"
+	"minne/internal/config"
+)
+
+// Exit codes, as the manual promises them to scripts.
+const (
+	exitOK       = 0
+	exitFailed   = 1
+	exitUsage    = 2
+	exitInvalid  = 3 // the configuration is wrong; nothing was changed
+	exitReverted = 4 // applied, then taken back
+	exitLocked   = 5 // another commit is at work or awaits its confirmation
+)
+
+// usageError is a command line that makes no sense.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+// exitCode returns the code that tells scripts what err was.
+func exitCode(err error) int {
+	var usage usageError
+	var wrong *config.Error
+	switch {
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &wrong):
+		return exitInvalid
+	}
+	switch api.KindOf(err) {
+	case api.Invalid:
+		return exitInvalid
+	case api.Reverted:
+		return exitReverted
+	case api.Locked:
+		return exitLocked
+	}
+	return exitFailed
+}
+
+// strict makes every command below c report a wrong command line as a usage
+// error. A command that only groups others prints its help when called alone.
+func strict(c *cobra.Command) {
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
+	})
+	if c.HasSubCommands() && !c.Runnable() {
+		c.Args = noCommand
+		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	} else if args := c.Args; args != nil {
+		c.Args = func(c *cobra.Command, given []string) error {
+			if err := args(c, given); err != nil {
+				return usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
+			}
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		strict(sub)
+	}
+}
+
+func noCommand(c *cobra.Command, given []string) error {
+	if len(given) == 0 {
+		return nil
+	}
+	hint := ""
+	if near := c.SuggestionsFor(given[0]); len(near) > 0 {
+		hint = fmt.Sprintf("; did you mean %q?", near[0])
+	}
+	return usageError{fmt.Errorf("%s has no command %q%s; see %s --help", c.CommandPath(), given[0], hint, c.CommandPath())}
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"minne/internal/api"
+	"minne/internal/router"
+)
+
+func newCheckCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Say whether a configuration is right",
+		Long:  "Say whether a configuration file (by default the instance's own) is right. Needs neither root nor a daemon.",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			file, _, err := a.load(args)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(a.out, "%s is right\n", file)
+			return err
+		},
+	}
+}
+
+func newDiffCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "diff [FILE]",
+		Short: "Compare a file with the running configuration",
+		Long:  "Print the lines in which a configuration file (by default the instance's own) differs from the running configuration: - runs now, + would run.",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			file, text, err := a.load(args)
+			if err != nil {
+				return err
+			}
+			running, err := a.stored(c.Context(), 0)
+			if err != nil && api.KindOf(err) != api.Missing {
+				return err
+			}
+			_, err = fmt.Fprint(a.out, textDiff(fmt.Sprintf("running (revision %d)", running.Number), file, running.Text, text))
+			return err
+		},
+	}
+}
+
+func newApplyCommand(a *app) *cobra.Command {
+	var q api.Commit
+	var dryRun, asJSON bool
+	c := &cobra.Command{
+		Use:   "apply [FILE]",
+		Short: "Put a configuration in place",
+		Long: `Put a configuration file (by default the instance's own) in place, all of it or
+nothing: if a step fails, what ran before is restored.
+
+With --confirm the configuration is dropped again after that time unless
+"minne confirm" is said first, also if the machine was rebooted meanwhile. Use it
+whenever a mistake could cut you off.
+
+Exit codes: 0 applied, or nothing to change; 1 failed, nothing was changed;
+3 the file is wrong; 4 applied and taken back; 5 another commit is at work or
+awaits its confirmation.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if c.Flags().Changed("confirm") && q.Confirm <= 0 {
+				return usageError{fmt.Errorf("--confirm %s: expected a time such as 10m", q.Confirm)}
+			}
+			var err error
+			if q.Source, q.Config, err = a.load(args); err != nil {
+				return err
+			}
+			act := a.apply
+			if dryRun {
+				act = a.preview
+			}
+			result, err := act(c.Context(), q)
+			if err != nil {
+				return err
+			}
+			return a.printResult(result, asJSON)
+		},
+	}
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would change")
+	c.Flags().DurationVar(&q.Confirm, "confirm", 0, "`time` in which to confirm, such as 10m")
+	c.Flags().StringVar(&q.Comment, "comment", "", "why, for the list of revisions")
+	c.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
+	return c
+}
+
+func newConfirmCommand(a *app) *cobra.Command {
+	return a.changing("confirm", "Keep the configuration that awaits its confirmation", cobra.NoArgs,
+		func(ctx context.Context, c *api.Client, _ []string) (api.Result, error) { return c.Confirm(ctx) })
+}
+
+func newRollbackCommand(a *app) *cobra.Command {
+	c := a.changing("rollback [REVISION]", "Go back to an earlier configuration", cobra.MaximumNArgs(1),
+		func(ctx context.Context, c *api.Client, args []string) (api.Result, error) {
+			number := 0
+			if len(args) == 1 {
+				n, err := strconv.Atoi(args[0])
+				if err != nil || n < 1 {
+					return api.Result{}, usageError{fmt.Errorf("revision %q: expected a number from 1 (see minne revisions)", args[0])}
+				}
+				number = n
+			}
+			return c.Rollback(ctx, number)
+		})
+	c.Long = `Go back to the configuration of a revision (see minne revisions). Without a number,
+drop the configuration that awaits its confirmation, or else return to the confirmed
+one before the running one. Secrets are today's: revisions don't hold them.`
+	return c
+}
+
+// changing is a command that asks the daemon for a change and prints its result.
+func (a *app) changing(use, short string, args cobra.PositionalArgs, ask func(context.Context, *api.Client, []string) (api.Result, error)) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  args,
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			result, err := ask(c.Context(), client, args)
+			if err != nil {
+				return err
+			}
+			return a.printResult(result, asJSON)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
+	return c
+}
+
+func newRevisionsCommand(a *app) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "revisions",
+		Short: "List the configurations that the router has had",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			all, err := a.storedAll(c.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(all)
+			}
+			return a.printRevisions(all)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
+	return c
+}
+
+// load reads and checks the file that was named, or the instance's own.
+func (a *app) load(args []string) (file, text string, err error) {
+	inst, err := a.inst()
+	if err != nil {
+		return "", "", err
+	}
+	file = inst.Config
+	if len(args) == 1 {
+		file = args[0]
+	}
+	content, err := router.CheckFile(inst, file)
+	return file, string(content), err
+}
+
+func (a *app) apply(ctx context.Context, q api.Commit) (api.Result, error) {
+	client, err := a.client()
+	if err != nil {
+		return api.Result{}, err
+	}
+	return client.Apply(ctx, q)
+}
+
+// preview asks the daemon, or looks for itself when that can't be asked.
+func (a *app) preview(ctx context.Context, q api.Commit) (api.Result, error) {
+	inst, err := a.inst()
+	if err != nil {
+		return api.Result{}, err
+	}
+	result, err := api.NewClient(inst.ControlSocket()).Plan(ctx, q)
+	if errors.Is(err, api.ErrNoDaemon) || api.KindOf(err) == api.Denied {
+		return router.Preview(ctx, inst, slog.New(slog.DiscardHandler), q)
+	}
+	return result, err
+}
+
+// stored returns a revision, 0 for the running one: from the daemon, or from disk.
+func (a *app) stored(ctx context.Context, number int) (api.Revision, error) {
+	inst, err := a.inst()
+	if err != nil {
+		return api.Revision{}, err
+	}
+	rev, err := api.NewClient(inst.ControlSocket()).Revision(ctx, number)
+	if !errors.Is(err, api.ErrNoDaemon) {
+		return rev, err
+	}
+	onDisk, diskErr := router.Stored(inst, number)
+	if diskErr != nil {
+		return api.Revision{}, fmt.Errorf("%w; and its revisions can't be read: %w", err, diskErr)
+	}
+	return api.Revision{Revision: onDisk, Text: onDisk.Config}, nil
+}
+
+func (a *app) storedAll(ctx context.Context) ([]api.Revision, error) {
+	inst, err := a.inst()
+	if err != nil {
+		return nil, err
+	}
+	all, err := api.NewClient(inst.ControlSocket()).Revisions(ctx)
+	if !errors.Is(err, api.ErrNoDaemon) {
+		return all, err
+	}
+	onDisk, diskErr := router.StoredAll(inst)
+	if diskErr != nil {
+		return nil, fmt.Errorf("%w; and its revisions can't be read: %w", err, diskErr)
+	}
+	for _, r := range onDisk {
+		all = append(all, api.Revision{Revision: r})
+	}
+	return all, nil
+}
+
+func (a *app) printRevisions(all []api.Revision) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\tREVISION\tTIME\tUSER\tSTATE\tCOMMENT")
+	for _, r := range all {
+		mark, note := "", r.Comment
+		if r.Running {
+			mark = "*"
+		}
+		if r.Reason != "" {
+			note = appendNote(note, r.Reason)
+		}
+		if r.Deadline != nil {
+			note = appendNote(note, "reverted at "+r.Deadline.Wall.Format(time.DateTime)+" unless confirmed")
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", mark, r.Number, r.Time.Format(time.DateTime), r.User, r.State, note)
+	}
+	return w.Flush()
+}
+
+func appendNote(note, more string) string {
+	if note == "" {
+		return more
+	}
+	return note + " (" + more + ")"
+}
+
+// printResult says what became of a request: the changes, then the outcome.
+func (a *app) printResult(r api.Result, asJSON bool) error {
+	if asJSON {
+		return a.printJSON(r)
+	}
+	for _, w := range r.Warnings {
+		fmt.Fprintln(a.err, "minne: note:", w)
+	}
+	for _, c := range r.Changes {
+		fmt.Fprintln(a.out, c)
+	}
+	_, err := fmt.Fprintln(a.out, outcome(r))
+	return err
+}
+
+func outcome(r api.Result) string {
+	switch r.Outcome {
+	case api.Unchanged:
+		return "nothing to change"
+	case api.Planned:
+		return fmt.Sprintf("%d changes; nothing was applied", len(r.Changes))
+	case api.Awaiting:
+		return fmt.Sprintf("revision %d is in use until %s; to keep it: minne confirm", r.Revision, r.Deadline.Format(time.DateTime))
+	case api.Repaired:
+		return fmt.Sprintf("revision %d was put in place again", r.Revision)
+	case api.Confirmed:
+		return fmt.Sprintf("revision %d is confirmed", r.Revision)
+	case api.RolledBack:
+		if r.Revision == 0 {
+			return "rolled back: no configuration is in use, as before"
+		}
+		return fmt.Sprintf("rolled back: revision %d is in use", r.Revision)
+	}
+	return fmt.Sprintf("applied: revision %d", r.Revision)
+}
+
+func (a *app) printJSON(v any) error {
+	e := json.NewEncoder(a.out)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// shows are the commands below "minne show".
+var shows = []func(*app) *cobra.Command{
+	newShowConfigCommand,
+}
+
+func newShowCommand(a *app) *cobra.Command {
+	c := &cobra.Command{Use: "show", Short: "Look at the router"}
+	for _, show := range shows {
+		c.AddCommand(show(a))
+	}
+	return c
+}
+
+func newShowConfigCommand(a *app) *cobra.Command {
+	var number int
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "config",
+		Short: "Show the running configuration, or an earlier one",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("revision") && number < 1 {
+				return usageError{fmt.Errorf("revision %d: expected a number from 1", number)}
+			}
+			rev, err := a.stored(c.Context(), number)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(rev)
+			}
+			_, err = fmt.Fprint(a.out, rev.Text)
+			return err
+		},
+	}
+	c.Flags().IntVar(&number, "revision", 0, "`number` of the revision to show instead (see minne revisions)")
+	c.Flags().BoolVar(&asJSON, "json", false, "print the revision with its history as JSON")
+	return c
+}

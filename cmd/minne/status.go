@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"minne/internal/api"
+)
+
+func newStatusCommand(a *app) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Say how the daemon is",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			status, err := client.Status(c.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(status)
+			}
+			return a.printStatus(status)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the status as JSON")
+	return c
+}
+
+func (a *app) printStatus(s api.Status) error {
+	fmt.Fprintf(a.out, "instance %s, version %s, pid %d, since %s\n", s.Instance, s.Version, s.PID, s.Started.Format(time.DateTime))
+	switch {
+	case s.Running == 0:
+		fmt.Fprintln(a.out, "no configuration is in use yet")
+	case s.Awaiting != nil:
+		fmt.Fprintf(a.out, "revision %d by %s awaits its confirmation until %s\n", s.Running, s.Awaiting.User, s.Awaiting.Deadline.Format(time.DateTime))
+	default:
+		fmt.Fprintf(a.out, "revision %d is in use\n", s.Running)
+	}
+	for _, d := range s.Degraded {
+		fmt.Fprintln(a.out, "not in place:", d)
+	}
+	for _, t := range s.Tasks {
+		state := "starting"
+		switch {
+		case t.Error != "":
+			state = "ended: " + t.Error
+		case t.Ready:
+			state = "ready"
+		}
+		if _, err := fmt.Fprintf(a.out, "%s: %s\n", t.Name, state); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"minne/internal/api"
+	"minne/internal/config"
+	"minne/internal/instance"
+	"minne/internal/revisions"
+	"minne/internal/task"
+)
+
+// How long the end of the daemon may take.
+const (
+	answerGrace = 2 * time.Second  // for requests that only read
+	commitGrace = 20 * time.Second // for a commit in the middle
+)
+
+// Daemon is the process behind one router instance.
+type Daemon struct {
+	inst    instance.Instance
+	log     *slog.Logger
+	journal *Journal
+	version string
+	started time.Time
+	engine  *Engine
+	parts   parts
+	tasks   []task.Task
+	mend    *mender
+	quit    context.CancelFunc
+
+	mu    sync.Mutex
+	ended map[string]string // task → why it stopped
+}
+
+// NewDaemon returns the daemon of an instance, in the network namespace of this
+// process. It touches only the instance's state directory. The journal is where
+// log writes to, for whoever asks the daemon for its log.
+func NewDaemon(inst instance.Instance, log *slog.Logger, journal *Journal, version string) (*Daemon, error) {
+	store, err := revisions.Open(revisionsDir(inst), log)
+	if err != nil {
+		return nil, err
+	}
+	clock, err := newKernelClock()
+	if err != nil {
+		return nil, err
+	}
+	prints, err := newFingerprinter(inst.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	fault, err := faults()
+	if err != nil {
+		return nil, err
+	}
+	if fault != nil {
+		store.Fault = func(point string) error { return fault("store-" + point) }
+	}
+	d := &Daemon{inst: inst, log: log, journal: journal, version: version, started: time.Now(), ended: make(map[string]string)}
+	d.parts, err = newParts(inst, log)
+	if err != nil {
+		return nil, err
+	}
+	d.mend = newMender(log)
+	d.engine = newEngine(&Engine{
+		log:         log.With("task", "engine"),
+		store:       store,
+		clock:       clock,
+		subsystems:  d.parts.subsystems(),
+		forwarding:  d.parts.forwarding,
+		read:        reader{inst, log}.read,
+		fingerprint: prints.of,
+		fault:       fault,
+		onDegraded:  d.mend.wake,
+	})
+	d.mend.reapply = d.engine.Reapply
+	d.tasks = append(d.parts.tasks(), d.mend)
+	return d, nil
+}
+
+func revisionsDir(inst instance.Instance) string { return inst.StateDir + "/revisions" }
+
+// Run puts the stored configuration in place and serves until ctx ends, the
+// daemon is asked to stop, or a task can't go on. What was put in place stays.
+func (d *Daemon) Run(ctx context.Context) error {
+	release, err := lockInstance(d.inst)
+	if err != nil {
+		return err
+	}
+	defer release()
+	ctx, d.quit = context.WithCancel(ctx)
+	defer d.quit()
+	listener, err := api.Listen(d.inst.ControlSocket())
+	if err != nil {
+		return fmt.Errorf("control socket: %w", err)
+	}
+	server := api.NewServer(d.log)
+	d.endpoints(server)
+
+	failed := make(chan error, len(d.tasks)+1)
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := server.Serve(ctx, listener, answerGrace); err != nil {
+			failed <- fmt.Errorf("control socket: %w", err)
+		}
+	})
+	d.start(ctx)
+	for _, t := range d.tasks {
+		running.Go(func() {
+			if err := t.Run(ctx); err != nil && ctx.Err() == nil {
+				d.taskEnded(t, err)
+				failed <- fmt.Errorf("%s: %w", t, err)
+			}
+		})
+	}
+	d.log.Info("ready", "instance", d.inst.Name, "version", d.version, "pid", os.Getpid())
+	notify("READY=1")
+
+	select {
+	case err = <-failed:
+		d.log.Error("stopping: forwarding goes on without the daemon", "error", err)
+	case <-ctx.Done():
+		d.log.Info("stopping: forwarding goes on without the daemon")
+	}
+	notify("STOPPING=1")
+	d.quit()
+	d.engine.settle(commitGrace)
+	running.Wait()
+	return err
+}
+
+// start brings the stored configuration into place. Failing is no reason to end:
+// a daemon that runs can be told what to do instead.
+func (d *Daemon) start(ctx context.Context) {
+	if err := d.engine.Start(ctx); err != nil {
+		d.log.Error("the stored configuration is not fully in place", "error", err)
+	}
+	_, text, err := config.Load(d.inst.Config)
+	if errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	if _, stored := d.engine.store.Newest(); stored {
+		return
+	}
+	if err == nil {
+		err = d.engine.FirstStart(ctx, d.inst.Config, string(text))
+	}
+	if err != nil {
+		d.log.Error("the first configuration could not be applied; fix it, then: minne apply", "file", d.inst.Config, "error", err)
+	}
+}
+
+func (d *Daemon) taskEnded(t task.Task, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ended[t.String()] = err.Error()
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"minne/internal/config"
+)
+
+// fingerprinter tells whether a secret has changed, without keeping it. The key
+// keeps a revision's fingerprints from being searched for weak secrets by
+// somebody who can read revisions only.
+type fingerprinter struct{ key []byte }
+
+// newFingerprinter reads the key in stateDir, or makes it. A lost key costs one
+// apply that finds all secrets changed.
+func newFingerprinter(stateDir string) (fingerprinter, error) {
+	path := filepath.Join(stateDir, "fingerprint.key")
+	key, err := os.ReadFile(path)
+	if err == nil && len(key) == sha256.Size {
+		return fingerprinter{key}, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fingerprinter{}, fmt.Errorf("key of the secrets' fingerprints: %w", err)
+	}
+	key = make([]byte, sha256.Size)
+	rand.Read(key) // never fails
+	if err := os.WriteFile(path, key, 0o600); err != nil {
+		return fingerprinter{}, fmt.Errorf("key of the secrets' fingerprints: %w", err)
+	}
+	return fingerprinter{key}, nil
+}
+
+// of returns the fingerprints of the secrets that the configuration names.
+func (f fingerprinter) of(in Input) map[string]string {
+	prints := make(map[string]string)
+	for _, name := range secretNames(in.Config) {
+		value, ok := in.Secrets.Get(name)
+		if !ok {
+			continue
+		}
+		mac := hmac.New(sha256.New, f.key)
+		mac.Write([]byte(value))
+		prints[name] = hex.EncodeToString(mac.Sum(nil)[:8])
+	}
+	return prints
+}
+
+// secretNames returns the names of all secrets in use.
+func secretNames(cfg *config.Config) []string {
+	var names []string
+	if cfg.Routing.BGP != nil {
+		for _, p := range cfg.Routing.BGP.Peers {
+			if p.Password != "" {
+				names = append(names, p.Password)
+			}
+		}
+	}
+	for _, o := range []*config.OSPF{cfg.Routing.OSPF, cfg.Routing.OSPF3} {
+		names = append(names, ospfSecretNames(o)...)
+	}
+	return names
+}
+
+func ospfSecretNames(o *config.OSPF) []string {
+	if o == nil {
+		return nil
+	}
+	var names []string
+	for _, area := range o.Areas {
+		for _, i := range area.Interfaces {
+			if i != nil && i.Auth != nil {
+				names = append(names, i.Auth.Secret)
+			}
+		}
+	}
+	return names
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The steps of a commit that are not subsystems.
+const (
+	stepRecord     = "record"     // the revision is written as applying
+	stepForwarding = "forwarding" // the last step that changes the system
+	stepCommit     = "commit"     // the revision is written as confirmed or awaiting
+)
+
+// stepError is a step of putting a configuration in place that failed.
+type stepError struct {
+	step string
+	err  error
+}
+
+func (e *stepError) Error() string { return fmt.Sprintf("step %s: %v", e.step, e.err) }
+func (e *stepError) Unwrap() error { return e.err }
+
+// steps returns the names of all steps that touch the system, in their order.
+func (e *Engine) steps() []string {
+	names := make([]string, 0, len(e.subsystems)+1)
+	for _, s := range e.subsystems {
+		names = append(names, s.String())
+	}
+	return append(names, stepForwarding)
+}
+
+// step puts one subsystem, or forwarding, in the state that t wants. The fault
+// points are named after the step: before it, and with "-done" after it.
+func (e *Engine) step(ctx context.Context, t *target, name string, phase string) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	if err := e.fault(phase + name); err != nil {
+		return err
+	}
+	i := slices.IndexFunc(e.subsystems, func(s Subsystem) bool { return s.String() == name })
+	var err error
+	switch {
+	case i < 0:
+		err = e.forwarding(ctx, t.rev.Number != 0) // a router without configuration forwards nothing
+	case t.failed[i] != nil:
+		err = t.failed[i]
+	default:
+		err = e.subsystems[i].Apply(ctx, t.desired[i])
+	}
+	if err != nil {
+		return err
+	}
+	return e.fault(phase + name + "-done")
+}
+
+// put brings the system to t. On a failure it stops and returns the steps that
+// were begun, the failed one last.
+func (e *Engine) put(ctx context.Context, t *target) (begun []string, failure *stepError) {
+	e.touch.Lock()
+	defer e.touch.Unlock()
+	for _, name := range e.steps() {
+		begun = append(begun, name)
+		if err := e.step(ctx, t, name, ""); err != nil {
+			return begun, &stepError{step: name, err: err}
+		}
+	}
+	return begun, nil
+}
+
+// restore brings the given steps to t, as far as that goes: a step that fails
+// does not keep the others from being restored.
+func (e *Engine) restore(ctx context.Context, t *target, steps []string) error {
+	e.touch.Lock()
+	defer e.touch.Unlock()
+	var failures []error
+	for _, name := range e.steps() {
+		if !slices.Contains(steps, name) {
+			continue
+		}
+		if err := e.step(ctx, t, name, "back-"); err != nil {
+			failures = append(failures, &stepError{step: name, err: err})
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// note remembers what of the running configuration is not in place.
+func (e *Engine) note(err error) {
+	e.mu.Lock()
+	e.degraded = nil
+	if err != nil {
+		e.degraded = strings.Split(err.Error(), "\n")
+	}
+	e.mu.Unlock()
+	if err != nil {
+		e.onDegraded()
+	}
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+
+	"minne/internal/config"
+	"minne/internal/instance"
+)
+
+// reader reads configurations and the secrets beside them.
+type reader struct {
+	inst instance.Instance
+	log  *slog.Logger
+}
+
+// read parses a configuration. When strict, everything about it must be right.
+// Else it is one that ran before, of which as much as possible shall run again:
+// without readable secrets the parts that need none.
+func (r reader) read(source, text string, strict bool) (Input, error) {
+	cfg, err := config.Parse(source, []byte(text))
+	if err != nil {
+		return Input{}, err
+	}
+	secrets, err := config.LoadSecrets(r.inst.Secrets)
+	if err != nil && !strict {
+		r.log.Error("the secrets can't be read, going on without", "error", err)
+		err = nil
+	}
+	if err == nil && strict {
+		err = config.Check(cfg, secrets)
+	}
+	if err != nil {
+		return Input{}, err
+	}
+	return Input{Config: cfg, Secrets: secrets}, nil
+}
+
+// preview is read for users who may not know the secrets: it checks all but those.
+func (r reader) preview(source, text string, _ bool) (Input, error) {
+	cfg, err := config.Parse(source, []byte(text))
+	if err != nil {
+		return Input{}, err
+	}
+	secrets, err := config.LoadSecrets(r.inst.Secrets)
+	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
+		secrets, err = config.UnreadSecrets(), nil
+	}
+	if err == nil {
+		err = config.Check(cfg, secrets)
+	}
+	return Input{Config: cfg, Secrets: secrets}, err
+}
+
+// CheckFile says whether a configuration file is right for the instance, and
+// returns its text. It needs no rights but to read the file.
+func CheckFile(inst instance.Instance, file string) ([]byte, error) {
+	_, text, err := config.Load(file)
+	if err != nil {
+		return nil, err
+	}
+	_, err = reader{inst, slog.New(slog.DiscardHandler)}.preview(file, string(text), true)
+	return text, err
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strconv"
+)
+
+// views is what can be shown, by the path below /v1/show/. A view reads the
+// subsystems through d.parts and changes nothing.
+var views = map[string]view{
+	"log": viewLog,
+}
+
+// viewLog is the end of the daemon's log: as many lines as the query asks for.
+func viewLog(_ context.Context, d *Daemon, query url.Values) (any, error) {
+	lines := 0
+	if q := query.Get("lines"); q != "" {
+		n, err := strconv.Atoi(q)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("lines %q: expected a number from 1", q)
+		}
+		lines = n
+	}
+	return d.journal.Tail(lines), nil
+}

@@ -57,8 +57,8 @@ var both = []change{
 			return repair(g, b)
 		})
 	}},
-	{"at-mtu", func(g *Generator, d *draft) { d.resize(g, pick(g, g.world.EgressMTUs)+g.rng.IntN(5)-2) }},
-	{"jumbo", func(g *Generator, d *draft) { d.resize(g, 1501+g.rng.IntN(7500)) }},
+	{"at-mtu", func(g *Generator, d *draft) { d.resize(pick(g, g.world.EgressMTUs) + g.rng.IntN(5) - 2) }},
+	{"jumbo", func(g *Generator, d *draft) { d.resize(1501 + g.rng.IntN(7500)) }},
 	{"no-checksum", func(g *Generator, d *draft) { d.protocol, d.noSum = ProtoUDP, true }},
 	{"icmp-error", icmpError},
 	{"short-upper-layer", func(g *Generator, d *draft) { d.raw = make([]byte, g.rng.IntN(8)) }},
@@ -144,14 +144,10 @@ func (d *draft) setAddresses(src, dst netip.Addr) {
 	}
 }
 
-// resize makes the network packet that many bytes long, if its wire carries it.
-func (d *draft) resize(g *Generator, length int) {
-	length = min(length, d.entry.MTU)
+// resize makes the network packet that many bytes long, or as long as its wire carries.
+func (d *draft) resize(length int) {
 	d.protocol = ProtoUDP
-	d.size = max(0, length-IPv4Len-8-len(d.v4.Options))
-	if d.v6.Src.IsValid() {
-		d.size = max(0, length-IPv6Len-8-len(d.chain))
-	}
+	d.size = max(0, length-d.headers())
 }
 
 // isStamp tells whether byte i of the network header belongs to the stamp.

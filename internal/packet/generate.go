@@ -49,6 +49,7 @@ type Generator struct {
 
 // Sample is one generated frame and the port that it is for.
 type Sample struct {
+	Number  uint64 // n; its low 16 bits are the stamp (20 in IPv6)
 	Port    int
 	Frame   []byte
 	changes uint64 // bit set of indexes into the generator's changes
@@ -103,7 +104,7 @@ type draft struct {
 func (g *Generator) At(n uint64) Sample {
 	g.source.Seed(g.seed, n*0x9e3779b97f4a7c15)
 	d := g.plain()
-	s := Sample{Port: d.entry.Port, names: g.family}
+	s := Sample{Number: n, Port: d.entry.Port, names: g.family}
 	for range g.count() {
 		i := g.rng.IntN(len(g.family))
 		s.changes |= 1 << i
@@ -145,7 +146,7 @@ func (g *Generator) plain() draft {
 	}
 	switch g.rng.IntN(20) {
 	case 0:
-		d.size = g.rng.IntN(1400)
+		d.size = g.rng.IntN(e.MTU - 100)
 	case 1, 2:
 		d.size = g.rng.IntN(500)
 	default:
@@ -192,6 +193,7 @@ func (d *draft) write(g *Generator, id uint32) []byte {
 	if d.v6.Src.IsValid() {
 		src, dst = d.v6.Src, d.v6.Dst
 	}
+	d.size = min(d.size, d.entry.MTU-d.headers()) // what the wire carries
 	upper := d.raw
 	if upper == nil {
 		upper = g.upper(d, src, dst)
@@ -207,7 +209,7 @@ func (d *draft) write(g *Generator, id uint32) []byte {
 		}
 		network = d.v6.Append(network, append(d.chain, upper...))
 	}
-	for range d.pad {
+	for range min(d.pad, d.entry.MTU-len(network)) {
 		network = append(network, byte(g.rng.Uint32()))
 	}
 	for _, damage := range d.damage {
@@ -217,6 +219,21 @@ func (d *draft) write(g *Generator, id uint32) []byte {
 		network = network[:g.rng.IntN(min(len(network), 100))]
 	}
 	return d.ethernet.Append(make([]byte, 0, EthernetLen+2*TagLen+len(network)), network)
+}
+
+// headers is how many bytes stand in front of the upper-layer payload.
+func (d *draft) headers() int {
+	n := IPv4Len + len(d.v4.Options)
+	if d.v6.Src.IsValid() {
+		n = IPv6Len + len(d.chain)
+	}
+	switch d.protocol {
+	case ProtoTCP:
+		return n + 20
+	case ProtoUDP, ProtoICMP, ProtoICMPv6:
+		return n + 8
+	}
+	return n
 }
 
 // upper writes the upper-layer message.

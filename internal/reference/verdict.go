@@ -44,34 +44,45 @@ func (a Action) String() string {
 // Reason says why a frame is not forwarded.
 type Reason string
 
-// Reasons to drop.
+// Reasons to drop: Linux drops these too, and says nothing.
 const (
-	Malformed         Reason = "malformed"          // lengths or version that can't be (RFC 1812 5.2.2)
-	BadChecksum       Reason = "bad-checksum"       // IPv4 header checksum
-	NotForUs          Reason = "not-for-us"         // unicast MAC of another station
-	MartianSource     Reason = "martian-source"     // a source that can't be on any wire (RFC 1812 5.3.7)
-	MartianDest       Reason = "martian-dest"       // likewise a destination
-	Spoofed           Reason = "spoofed"            // fails the port's source check (RFC 3704)
-	BlackholeRoute    Reason = "blackhole"          // the route says: discard silently
-	GroupMAC          Reason = "group-mac"          // link-layer multicast or broadcast
-	VLANUnknown       Reason = "vlan-unknown"       // tags that no port of ours has
-	EtherType         Reason = "ethertype"          // neither IPv4 nor IPv6: ARP, LLDP, ...
-	MulticastDest     Reason = "multicast"          // destination is a group
-	BroadcastDest     Reason = "broadcast"          // limited broadcast
-	LinkLocal         Reason = "link-local"         // IPv6 link-local source or destination
-	UnspecifiedSource Reason = "unspecified-source" // IPv6 ::
-	HasOptions        Reason = "options"            // IPv4 options
-	IsFragment        Reason = "fragment"           // IPv4 fragment or IPv6 fragment header
-	ExtensionHeader   Reason = "extension-header"   // any other IPv6 extension header
-	TTLExpired        Reason = "ttl"                // 0 or 1 left: the kernel tells the sender
-	LocalDest         Reason = "local"              // for the router itself, or a broadcast of its networks
-	NoRoute           Reason = "no-route"           // nothing matches: the kernel tells the sender
-	UnreachableRoute  Reason = "unreachable"        // route of that type
-	ProhibitRoute     Reason = "prohibit"           // route of that type
-	NoNeighbour       Reason = "no-neighbour"       // next hop not resolved: the kernel asks for it
-	TooBig            Reason = "too-big"            // larger than the egress MTU: the kernel fragments or tells the sender
-	RouteNotOurs      Reason = "route-kind"         // encapsulation and the like
-	PortNotOurs       Reason = "egress-port"        // leads out of a port without fast path
+	Truncated      Reason = "truncated"      // the frame ends inside the IP header
+	BadVersion     Reason = "bad-version"    // not the ethertype's version, or a header length below the minimum
+	BadLength      Reason = "bad-length"     // the length field tells of more than arrived, or of less than a header
+	BadChecksum    Reason = "bad-checksum"   // IPv4 header checksum (RFC 1812 5.2.2)
+	MartianSource  Reason = "martian-source" // an address that no packet can come from (RFC 1812 5.3.7, RFC 4291 2.7)
+	MartianDest    Reason = "martian-dest"   // likewise a destination
+	Spoofed        Reason = "spoofed"        // fails the port's source check (RFC 3704)
+	BlackholeRoute Reason = "blackhole"      // the route says: discard silently
+)
+
+// Reasons to punt.
+const (
+	UnknownPort       Reason = "unknown-interface" // port or VLAN tags that are not ours
+	GroupMAC          Reason = "group-mac"         // link-layer multicast or broadcast
+	OtherMAC          Reason = "other-mac"         // frame for another station
+	EtherType         Reason = "ethertype"         // neither IPv4 nor IPv6: ARP, LLDP, ...
+	HasOptions        Reason = "options"           // IPv4 options
+	IsFragment        Reason = "fragment"          // IPv4 fragment
+	HopByHop          Reason = "hop-by-hop"        // every router must look into it (RFC 8200 4.3)
+	ExtensionHeader   Reason = "extension"         // hides the ports that choose among next hops
+	MulticastDest     Reason = "multicast"         // destination is a group
+	BroadcastDest     Reason = "broadcast"         // limited, or of a connected network
+	LoopbackAddress   Reason = "loopback"          // 127.0.0.0/8 at either end
+	LinkLocal         Reason = "link-local"        // IPv6 link-local at either end
+	UnspecifiedEnd    Reason = "unspecified"       // IPv6 :: at either end
+	TTLExpired        Reason = "ttl"               // 0 or 1 left: the kernel tells the sender
+	LocalDest         Reason = "local"             // for the router itself
+	OwnSource         Reason = "own-source"        // claims to come from the router
+	SourceCheckFailed Reason = "source-check"      // a source check that the kernel has to judge
+	NoRoute           Reason = "no-route"          // nothing matches: the kernel tells the sender
+	UnreachableRoute  Reason = "unreachable"       // route of that type
+	ProhibitRoute     Reason = "prohibit"          // route of that type
+	SpecialRoute      Reason = "special-route"     // encapsulation and the like
+	NoNeighbour       Reason = "no-neighbour"      // next hop not resolved: the kernel asks for it
+	Egress            Reason = "egress"            // leads out of a port without fast path
+	TooBig            Reason = "too-big"           // larger than the egress MTU: the kernel fragments or tells the sender
+	Redirected        Reason = "redirect"          // leaves where it came in: the kernel may tell the sender a better way
 )
 
 // Verdict is the answer to one frame.

@@ -28,6 +28,7 @@ type field struct {
 	example  string
 	min, max int64
 	required bool
+	ordered  bool // a list whose order means something
 }
 
 var fieldCache sync.Map // reflect.Type → []field
@@ -47,7 +48,7 @@ func fieldsOf(t reflect.Type) []field {
 			name: sf.Tag.Get("yaml"), index: i, typ: sf.Type,
 			doc: sf.Tag.Get("doc"), def: sf.Tag.Get("default"), example: sf.Tag.Get("example"),
 			min: bound(sf.Tag.Get("min"), 0), max: bound(sf.Tag.Get("max"), math.MaxInt32),
-			required: sf.Tag.Get("required") == "true",
+			required: sf.Tag.Get("required") == "true", ordered: sf.Tag.Get("ordered") == "true",
 		}
 		if words := sf.Tag.Get("enum"); words != "" {
 			f.words = strings.Split(words, ",")

@@ -10,7 +10,8 @@ import "net/netip"
 //
 // The tags are read by the decoder, the JSON Schema and the reference page:
 // `yaml` names the key, `doc` says what it is for (with the unit), `default`
-// what applies when it is absent, `enum` the words it takes, `example` a value.
+// what applies when it is absent, `enum` the words it takes, `example` a value,
+// `ordered` that the order of a list means something.
 type Config struct {
 	Version    int                   `yaml:"version" json:"version" doc:"Version of this file's format." enum:"1" required:"true"`
 	System     System                `yaml:"system" json:"system" doc:"The router itself."`
@@ -33,7 +34,7 @@ type Interface struct {
 	Match       *Match    `yaml:"match" json:"match,omitempty" doc:"How to find the kernel's link. Without it the link already has the interface's name."`
 	VLAN        *VLAN     `yaml:"vlan" json:"vlan,omitempty" doc:"Makes this interface a VLAN on another one."`
 	Description string    `yaml:"description" json:"description,omitempty" doc:"Free text of at most 200 characters." example:"fibre to ISP A"`
-	Addresses   []Address `yaml:"addresses" json:"addresses,omitempty" doc:"Addresses with prefix length." example:"192.0.2.1/24"`
+	Addresses   []Address `yaml:"addresses" json:"addresses,omitempty" doc:"Addresses with prefix length." ordered:"true" example:"192.0.2.1/24"`
 	MTU         int       `yaml:"mtu" json:"mtu,omitempty" doc:"Largest packet in bytes, without the Ethernet header. Absent: the driver's. 1280 is the least with IPv6." min:"68" max:"65535"`
 	AntiSpoof   AntiSpoof `yaml:"anti-spoof" json:"anti-spoof,omitempty" doc:"Check of source addresses (RFC 3704): strict wants the route back through this interface, loose any route." default:"off" enum:"strict,loose,off"`
 	FastPath    *OnOff    `yaml:"fast-path" json:"fast-path,omitempty" doc:"Whether packets that arrive here may take the fast path." default:"on" enum:"on,off"`

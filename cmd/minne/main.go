@@ -37,6 +37,7 @@ var groups = []func(*app) *cobra.Command{
 	newStatusCommand,
 	newDaemonCommand,
 	newStopCommand,
+	newLabCommand,
 	newVersionCommand,
 }
 

@@ -3,11 +3,15 @@
 package lab
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,4 +50,58 @@ func Sweep() error {
 func abandoned(id string) bool {
 	pid, err := strconv.Atoi(id)
 	return err == nil && errors.Is(unix.Kill(pid, 0), unix.ESRCH)
+}
+
+// Exec replaces this process by a command in the named node of the lab that is
+// up. With several labs up it takes the first.
+func Exec(node string, argv []string) error {
+	found, err := filepath.Glob(filepath.Join(namespaceDir, "minne-*-*-"+node))
+	if err != nil || len(found) == 0 {
+		return fmt.Errorf("no lab with a node %q is up: start one with minne lab up", node)
+	}
+	program, err := exec.LookPath(argv[0])
+	if err != nil {
+		return err
+	}
+	return inside(filepath.Base(found[0]), func() error { return unix.Exec(program, argv, os.Environ()) })
+}
+
+// Down asks the processes of all labs on this host to end, waits for them, and
+// sweeps what is left.
+func Down(ctx context.Context) error {
+	owners := map[int]bool{}
+	spaces, _ := os.ReadDir(namespaceDir) // there may be none
+	for _, e := range spaces {
+		if m := runName.FindStringSubmatch(e.Name()); m != nil && !abandoned(m[2]) {
+			pid, _ := strconv.Atoi(m[2]) // the expression takes digits only
+			owners[pid] = true
+		}
+	}
+	for pid := range owners {
+		if !isMinne(pid) {
+			return fmt.Errorf("a lab belongs to process %d, which is not minne: end it yourself", pid)
+		}
+		if err := unix.Kill(pid, unix.SIGTERM); err != nil && err != unix.ESRCH {
+			return fmt.Errorf("end the lab of process %d: %w", pid, err)
+		}
+	}
+	for pid := range owners {
+		err := Until(ctx, 30*time.Second, fmt.Sprintf("the lab of process %d to end", pid), func() error {
+			if !abandoned(strconv.Itoa(pid)) {
+				return errors.New("it still runs")
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return Sweep()
+}
+
+// isMinne says whether a process runs the same program as this one.
+func isMinne(pid int) bool {
+	theirs, err1 := os.Stat(fmt.Sprintf("/proc/%d/exe", pid))
+	own, err2 := os.Stat("/proc/self/exe")
+	return err1 == nil && err2 == nil && os.SameFile(theirs, own)
 }

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"minne/internal/fulltable"
+	"minne/internal/lab"
+	"minne/internal/lab/campus"
+)
+
+func newLabCommand(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "lab",
+		Short: "Build networks in namespaces and send traffic through them",
+		Long: `Build networks out of network namespaces on this machine, run routers and traffic
+in them, and remove them again. Needs root, BIRD 2, FRR and iperf3; touches
+nothing outside its own namespaces.`,
+	}
+	c.AddCommand(newLabCampusCommand(a), newLabUpCommand(a), newLabExecCommand(a), newLabDownCommand(a))
+	return c
+}
+
+func newLabCampusCommand(a *app) *cobra.Command {
+	var prefixes int
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "campus",
+		Short: "Demonstrate the router at the border of a campus",
+		Long: `Build a campus with two ISPs behind one Minne router, load the full Internet
+table, send traffic, let an ISP fail, kill the daemon, and print what happened.
+Takes some minutes; Ctrl-C ends it and removes everything. The exit code is 1
+when a check fails.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			progress := a.out
+			if asJSON {
+				progress = a.err
+			}
+			report := campus.NewReport(progress)
+			table, err := loadTable(report, prefixes)
+			if err != nil {
+				return err
+			}
+			binary, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			err = campus.Run(c.Context(), binary, table, report)
+			if asJSON {
+				err = errors.Join(err, a.printJSON(report))
+			} else {
+				err = errors.Join(err, report.WriteTable(a.out))
+			}
+			if err == nil && report.Failed() {
+				err = errors.New("the campus does not work as it should: see the lines with ✗")
+			}
+			return err
+		},
+	}
+	c.Flags().IntVar(&prefixes, "prefixes", 0, "`number` of prefixes to take at random from the table (default all)")
+	c.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON, the progress to standard error")
+	return c
+}
+
+// loadTable returns the full table, or n prefixes of it, the same ones every time.
+func loadTable(report *campus.Report, n int) ([]netip.Prefix, error) {
+	report.Step("reading the Internet's routing table")
+	v4, v6, err := fulltable.Load()
+	if err != nil {
+		return nil, err
+	}
+	table := append(v4, v6...)
+	if n > 0 && n < len(table) {
+		random := rand.New(rand.NewPCG(uint64(n), 1))
+		random.Shuffle(len(table), func(i, j int) { table[i], table[j] = table[j], table[i] })
+		table = table[:n]
+	}
+	return table, nil
+}
+
+func newLabUpCommand(a *app) *cobra.Command {
+	var prefixes int
+	c := &cobra.Command{
+		Use:   "up",
+		Short: "Build the campus and keep it until Ctrl-C",
+		Long:  "Build the campus of \"minne lab campus\" and keep it until Ctrl-C, to look around with \"minne lab exec\".",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			report := campus.NewReport(a.out)
+			table, err := loadTable(report, prefixes)
+			if err != nil {
+				return err
+			}
+			binary, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			return keepCampus(c.Context(), a.out, binary, table, report)
+		},
+	}
+	c.Flags().IntVar(&prefixes, "prefixes", 10_000, "`number` of prefixes to take at random from the table; 0 is all")
+	return c
+}
+
+func keepCampus(ctx context.Context, out io.Writer, binary string, table []netip.Prefix, report *campus.Report) (err error) {
+	c, err := campus.Build(ctx, binary, table, report)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if err := c.Apply(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\nThe lab is up. The border router answers to:\n  minne --root %s --instance %s show interfaces\n", c.Border.Root, c.Border.Instance.Name)
+	fmt.Fprintf(out, "Other nodes: minne lab exec desk ping 203.0.113.1\nCtrl-C removes it all.\n")
+	<-ctx.Done()
+	return nil
+}
+
+func newLabExecCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:                "exec NODE COMMAND...",
+		Short:              "Run a command in a node of the lab that is up",
+		Args:               cobra.MinimumNArgs(2),
+		DisableFlagParsing: true,
+		RunE: func(c *cobra.Command, args []string) error {
+			return lab.Exec(args[0], args[1:])
+		},
+	}
+}
+
+func newLabDownCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "down",
+		Short: "End the labs of this machine and remove what crashed ones have left",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return lab.Down(c.Context())
+		},
+	}
+}

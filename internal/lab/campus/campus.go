@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package campus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"minne/internal/lab"
+	"minne/internal/lab/traffic"
+)
+
+// Campus is the network once it is built.
+type Campus struct {
+	Lab    *lab.Lab
+	Border *lab.Minne
+
+	tables  tables
+	report  *Report
+	sink    *traffic.Sink // on both ISPs' ports to the border
+	applied time.Time     // when the border got its configuration
+}
+
+// Build makes the network, starts the other routers, and the border router's
+// daemon without any configuration yet. binary is the minne command; table is
+// split between the ISPs. The caller closes the campus.
+func Build(ctx context.Context, binary string, table []netip.Prefix, report *Report) (*Campus, error) {
+	t, err := share(table)
+	if err != nil {
+		return nil, err
+	}
+	report.Step("building 8 namespaces")
+	l, err := lab.Start(ctx, topology(t))
+	if err != nil {
+		return nil, err
+	}
+	c := &Campus{Lab: l, tables: t, report: report}
+	if err := c.start(ctx, binary); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Campus) start(ctx context.Context, binary string) error {
+	if err := c.acceptRedirects(); err != nil {
+		return err
+	}
+	c.report.Step("starting BIRD in isp-a (%s prefixes), isp-b (%s), world and core", number(float64(len(c.tables.a))), number(float64(len(c.tables.b))))
+	var started sync.WaitGroup
+	failures := make(chan error, 8)
+	for node, bird := range birds(c.tables) {
+		started.Go(func() {
+			_, err := c.Lab.Node(node).StartBIRD(ctx, bird)
+			failures <- err
+		})
+	}
+	started.Wait()
+	close(failures)
+	for err := range failures {
+		if err != nil {
+			return err
+		}
+	}
+	for _, node := range []string{"world", "host-a", "host-b"} {
+		if _, err := c.Lab.Node(node).Start("iperf3", "iperf3", "-s"); err != nil {
+			return err
+		}
+	}
+	var err error
+	c.Border, err = c.Lab.Node("border").Minne(binary, BorderConfig(""), borderSecrets)
+	if err != nil {
+		return err
+	}
+	c.report.Step("starting the daemon of the border router")
+	return c.Border.StartDaemon(ctx)
+}
+
+// acceptRedirects puts a program on every port at the other end of a cable from the border: see lab.AcceptRedirects.
+func (c *Campus) acceptRedirects() (err error) {
+	if c.sink, err = traffic.NewSink(); err != nil {
+		return err
+	}
+	for _, isp := range []string{"isp-a", "isp-b"} {
+		node := c.Lab.Node(isp)
+		index, _, err := node.Port("border")
+		if err != nil {
+			return err
+		}
+		if err := node.Do(func() error { return c.sink.Attach(index) }); err != nil {
+			return err
+		}
+	}
+	return c.Lab.Node("core").AcceptRedirects("border")
+}
+
+// Close removes the campus.
+func (c *Campus) Close() error {
+	if c.sink != nil {
+		c.sink.Close()
+	}
+	return c.Lab.Close()
+}
+
+// Apply gives the border router its configuration.
+func (c *Campus) Apply(ctx context.Context) error {
+	c.report.Step("minne apply campus.yaml")
+	c.applied = time.Now()
+	_, err := c.Border.Command(ctx, "apply", c.Border.Config)
+	if err != nil {
+		return fmt.Errorf("%w\ndaemon: %s", err, c.Border.Log(10))
+	}
+	c.report.Add(Row{Topic: "router", What: "configuration applied", Value: time.Since(c.applied).Seconds(), Unit: "s"})
+	return nil
+}
+
+// session is a neighbourhood as the other side sees it.
+type session struct{ node, protocol, up string }
+
+var sessions = []session{
+	{"isp-a", "border4", "Established"}, {"isp-a", "border6", "Established"},
+	{"isp-b", "border4", "Established"}, {"isp-b", "border6", "Established"},
+	{"core", "ospf4", "Running"}, {"core", "ospf6", "Running"},
+}
+
+// AwaitSessions waits until BGP and OSPF are up, as BIRD at the other end says.
+func (c *Campus) AwaitSessions(ctx context.Context) error {
+	c.report.Step("waiting for BGP and OSPF")
+	for _, s := range sessions {
+		node := c.Lab.Node(s.node)
+		err := lab.Until(ctx, 60*time.Second, s.protocol+" of "+s.node, func() error {
+			state, err := node.BIRDState(ctx, s.protocol)
+			if err == nil && state != s.up {
+				err = fmt.Errorf("state %s, expected %s", state, s.up)
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("%w\ndaemon: %s", err, c.Border.Log(10))
+		}
+	}
+	c.report.Add(Row{Topic: "routing", What: "BGP sessions established", Value: 4, Detail: "ISP A and B, IPv4 and IPv6, MD5, BFD"})
+	// The core's way out is the default route that the border tells by OSPF while BGP gives it one.
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		err := lab.Until(ctx, 60*time.Second, "the default route in core by OSPF", func() error {
+			routes, err := c.Lab.Node("core").CountRoutes(family)
+			if err == nil && routes[unix.RTPROT_BIRD] == 0 {
+				err = errors.New("no route by BIRD in its kernel")
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	c.report.Add(Row{Topic: "routing", What: "OSPF adjacencies with a default route", Value: 2, Detail: "OSPFv2 with MD5, OSPFv3"})
+	return nil
+}
+
+// AwaitTable waits until the whole table is in the border's kernel.
+func (c *Campus) AwaitTable(ctx context.Context) error {
+	c.report.Step("loading the table")
+	want := map[int]int{}
+	for _, p := range append(append([]netip.Prefix{}, c.tables.a...), c.tables.b...) {
+		want[familyOf(p.Addr())]++
+	}
+	for _, p := range c.tables.common {
+		want[familyOf(p.Addr())]--
+	}
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		want[family]++ // the default route
+		told := time.Now()
+		err := lab.Until(ctx, 4*time.Minute, "the table in the border's kernel", func() error {
+			have, err := c.Lab.Node("border").CountRoutes(family)
+			if err != nil {
+				return err
+			}
+			if n := have[lab.ProtocolBGP]; n != want[family] {
+				if time.Since(told) > 5*time.Second {
+					told = time.Now()
+					c.report.Step("  %s of %s %s routes", number(float64(n)), number(float64(want[family])), familyName(family))
+				}
+				return fmt.Errorf("%d of %d %s routes by BGP", n, want[family], familyName(family))
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		c.report.Add(Row{Topic: "routing", What: familyName(family) + " routes by BGP in the kernel", Value: float64(want[family])})
+	}
+	c.report.Add(Row{Topic: "routing", What: "full table in the kernel after apply", Value: time.Since(c.applied).Seconds(), Unit: "s"})
+	return nil
+}
+
+func familyOf(a netip.Addr) int {
+	if a.Is6() {
+		return unix.AF_INET6
+	}
+	return unix.AF_INET
+}
+
+func familyName(family int) string {
+	if family == unix.AF_INET6 {
+		return "IPv6"
+	}
+	return "IPv4"
+}
+
+// destinations returns n addresses in world, of both families, spread over the prefixes that both ISPs announce.
+func (c *Campus) destinations(n int) []netip.Addr {
+	byFamily := map[int][]netip.Addr{}
+	for _, p := range c.tables.common {
+		a := p.Addr().Next()
+		if !c.tables.hostA.holds(a) && !c.tables.hostB.holds(a) {
+			byFamily[familyOf(a)] = append(byFamily[familyOf(a)], a)
+		}
+	}
+	var out []netip.Addr
+	for _, all := range byFamily {
+		for i := range n / 2 {
+			out = append(out, all[i*(len(all)-1)/max(1, n/2-1)])
+		}
+	}
+	return out
+}
+
+func ipv4Only(all []netip.Addr) (v4 []netip.Addr) {
+	for _, a := range all {
+		if familyOf(a) == unix.AF_INET {
+			v4 = append(v4, a)
+		}
+	}
+	return v4
+}

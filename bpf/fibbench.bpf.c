@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// Measures and checks the FIB structures inside the kernel, without packets:
+// one run of a program looks up thousands of keys from an array. The bench
+// programs time them; the answer programs write every answer down.
+//
+// Only internal/fastpath/fibbench loads this. It may use bpf_loop, unlike the
+// programs that forward.
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "fib.h"
+
+#define AF_INET 2
+#define AF_INET6 10
+
+// Keys per family and answers; a power of two.
+#define KEYS (1 << 20)
+
+// What a lookup of this load of the programs asks.
+#define ASK_NOTHING 0 // only the loop and the key
+#define ASK_IMAGE 1
+#define ASK_KERNEL 2 // bpf_fib_lookup
+
+const volatile __u32 ask = ASK_IMAGE;
+const volatile __u32 ingress = 0; // ifindex that the kernel's lookup takes the packet to come from
+
+struct key6 {
+	__u64 hi, lo;
+};
+
+// One run: written by user space before it, and by the program at its end.
+struct run {
+	__u32 first;     // first key; the following ones are taken round the array
+	__u32 count;     // lookups, at most 1 << 23
+	__u32 dependent; // 1: every key depends on the answer before
+	__u32 zero;      // 0, which only the loader knows
+	__u64 ns;        // result: time of all lookups
+	__u64 sum;       // result: of the answers
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct run);
+} run SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(key_size, 4);
+	__uint(value_size, KEYS * 4);
+	__uint(max_entries, 1);
+} keys4 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(key_size, 4);
+	__uint(value_size, KEYS * 16);
+	__uint(max_entries, 1);
+} keys6 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(key_size, 4);
+	__uint(value_size, KEYS * 2);
+	__uint(max_entries, 1);
+} answers SEC(".maps");
+
+// What a loop carries from one lookup to the next.
+struct walk {
+	void *ctx;
+	const void *keys;
+	__u16 *answers;
+	struct run *run; // its sum is kept there, where the verifier does not follow it
+};
+
+static __always_inline __u32 lookup4(struct walk *w, __u32 dst)
+{
+	if (ask == ASK_NOTHING)
+		return dst & 1;
+	if (ask == ASK_IMAGE)
+		return fib4_lookup(dst);
+
+	struct bpf_fib_lookup p = {
+		.family = AF_INET,
+		.ifindex = ingress,
+		.ipv4_dst = bpf_htonl(dst),
+		.tot_len = 60,
+	};
+	return bpf_fib_lookup(w->ctx, &p, sizeof(p), BPF_FIB_LOOKUP_SKIP_NEIGH) == 0 ? 1 : 0;
+}
+
+static __always_inline __u32 lookup6(struct walk *w, __u64 hi, __u64 lo)
+{
+	if (ask == ASK_NOTHING)
+		return hi & 1;
+	if (ask == ASK_IMAGE)
+		return fib6_lookup(hi, lo);
+
+	struct bpf_fib_lookup p = {
+		.family = AF_INET6,
+		.ifindex = ingress,
+		.tot_len = 60,
+	};
+	__u64 *dst = (__u64 *)p.ipv6_dst;
+
+	dst[0] = bpf_cpu_to_be64(hi);
+	dst[1] = bpf_cpu_to_be64(lo);
+	return bpf_fib_lookup(w->ctx, &p, sizeof(p), BPF_FIB_LOOKUP_SKIP_NEIGH) == 0 ? 1 : 0;
+}
+
+static long time4(__u32 i, struct walk *w)
+{
+	__u32 dst = ((const __u32 *)w->keys)[(w->run->first + i) & (KEYS - 1)];
+
+	if (w->run->dependent)
+		dst ^= (__u32)w->run->sum & w->run->zero;
+	w->run->sum += lookup4(w, dst);
+	return 0;
+}
+
+static long time6(__u32 i, struct walk *w)
+{
+	const struct key6 *k = (const struct key6 *)w->keys + ((w->run->first + i) & (KEYS - 1));
+	__u64 hi = k->hi, lo = k->lo;
+
+	if (w->run->dependent)
+		hi ^= w->run->sum & w->run->zero;
+	w->run->sum += lookup6(w, hi, lo);
+	return 0;
+}
+
+static long answer4(__u32 i, struct walk *w)
+{
+	__u32 at = i & (KEYS - 1);
+
+	w->answers[at] = lookup4(w, ((const __u32 *)w->keys)[at]);
+	return 0;
+}
+
+static long answer6(__u32 i, struct walk *w)
+{
+	__u32 at = i & (KEYS - 1);
+	const struct key6 *k = (const struct key6 *)w->keys + at;
+
+	w->answers[at] = lookup6(w, k->hi, k->lo);
+	return 0;
+}
+
+#define PROGRAM(name, step, key_array)                                          \
+	SEC("xdp") int name(struct xdp_md *ctx)                                  \
+	{                                                                        \
+		__u32 zero = 0;                                                  \
+		struct run *r = bpf_map_lookup_elem(&run, &zero);                \
+		void *keys = bpf_map_lookup_elem(&key_array, &zero);             \
+		__u16 *out = bpf_map_lookup_elem(&answers, &zero);               \
+                                                                                 \
+		if (!r || !keys || !out)                                         \
+			return XDP_ABORTED;                                      \
+                                                                                 \
+		struct walk w = {                                                \
+			.ctx = ctx, .keys = keys, .answers = out, .run = r,      \
+		};                                                               \
+		r->sum = 0;                                                      \
+		__u64 before = bpf_ktime_get_ns();                               \
+                                                                                 \
+		bpf_loop(r->count, step, &w, 0);                                 \
+		r->ns = bpf_ktime_get_ns() - before;                             \
+		return XDP_PASS;                                                 \
+	}
+
+PROGRAM(bench4, time4, keys4)
+PROGRAM(bench6, time6, keys6)
+PROGRAM(check4, answer4, keys4)
+PROGRAM(check6, answer6, keys6)
+
+char _license[] SEC("license") = "Dual BSD/GPL";

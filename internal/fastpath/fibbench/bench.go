@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fibbench
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"net/netip"
+	"runtime"
+	"slices"
+	"time"
+
+	"minne/internal/fastpath/fib"
+	"minne/internal/fulltable"
+	"minne/internal/rib"
+)
+
+const (
+	rounds    = 9
+	perTrial  = 1 << 18 // lookups of a structure in one trial
+	perKernel = 1 << 16 // of the kernel, which takes many times longer
+	warmUp    = 1 << 14 // lookups before a trial, so that it does not pay for its predecessor
+	hops      = 64      // next hops of the table, spread at random: neighbouring prefixes seldom share one
+	budget    = 45 * time.Second
+	seed      = 20
+)
+
+// KernelStructure is the name of the kernel's own lookup in a Row.
+const KernelStructure = "kernel"
+
+// Row is one structure's figures.
+type Row struct {
+	Family        int     `json:"family"` // 4 or 6
+	Structure     string  `json:"structure"`
+	Default       bool    `json:"default"` // the fast path uses it unless the configuration says otherwise
+	Routes        int     `json:"routes"`
+	MemoryBytes   int     `json:"memory_bytes"`   // of the image in use; 0 for the kernel, which does not tell
+	NsIndependent float64 `json:"ns_independent"` // median, ns per lookup, loop included
+	NsDependent   float64 `json:"ns_dependent"`   // each address depends on the answer before
+
+	SpreadIndependent float64 `json:"spread_independent"` // (third quartile − first) / median over rounds
+}
+
+// Report is one interleaved measurement.
+type Report struct {
+	Rows   []Row
+	LoopNs [2]float64 // the loop alone, included in every row; IPv4, IPv6
+	// Noise is A/A: the same structure measured twice in each round, as the median of the
+	// rounds' ratios; IPv4, IPv6.
+	Noise  [2]float64
+	Rounds int
+	Took   time.Duration
+}
+
+// InstallRoutes puts routes into the kernel's tables of the calling thread's network namespace.
+type InstallRoutes func(context.Context, []rib.Route) error
+
+// contender is a row in the making.
+type contender struct {
+	row         Row
+	c           *candidate
+	count       uint32
+	independent []float64
+	dependent   []float64
+}
+
+// Measure compares the kernel's lookup with every structure on the full table of both families.
+func Measure(ctx context.Context, install InstallRoutes, progress func(string)) (*Report, error) {
+	type result struct {
+		report *Report
+		err    error
+	}
+	done := make(chan result, 1)
+	go func() {
+		// The thread enters a network namespace and is never unlocked: it ends with this
+		// goroutine, and the namespace with it.
+		runtime.LockOSThread()
+		r, err := measure(ctx, install, progress)
+		done <- result{r, err}
+	}()
+	r := <-done
+	return r.report, r.err
+}
+
+func measure(ctx context.Context, install InstallRoutes, progress func(string)) (*Report, error) {
+	start := time.Now()
+	progress("reading the table")
+	v4, v6, err := fulltable.Load()
+	if err != nil {
+		return nil, err
+	}
+	ingress, err := enterNamespace()
+	if err != nil {
+		return nil, err
+	}
+	progress("installing the table in the kernel of an own network namespace")
+	for _, prefixes := range [][]netip.Prefix{v4, v6} {
+		if err := install(ctx, kernelRoutes(prefixes, ingress)); err != nil {
+			return nil, fmt.Errorf("install the table: %w", err)
+		}
+	}
+	s, err := newShared()
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	rng := rand.New(rand.NewPCG(seed, seed))
+	fillKeys(s, v6, rng)
+
+	progress("compiling the structures")
+	all, err := contenders(s, uint32(ingress), v4, v6)
+	for _, t := range all {
+		defer t.c.close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	progress(fmt.Sprintf("measuring, up to %d rounds", rounds))
+	return trials(ctx, all, start)
+}
+
+// kernelRoutes are the prefixes as routes over hops different gateways.
+func kernelRoutes(prefixes []netip.Prefix, ifindex int) []rib.Route {
+	routes := make([]rib.Route, 0, len(prefixes))
+	next := hopOf()
+	for _, p := range prefixes {
+		n := next()
+		gateway := netip.AddrFrom4([4]byte{192, 0, 2, byte(n + 1)})
+		if p.Addr().Is6() {
+			gateway = netip.AddrFrom16([16]byte{0xfd, 0, 2, 15: byte(n + 1)})
+		}
+		routes = append(routes, rib.Route{
+			Prefix: p, Table: rib.TableMain, Type: rib.Unicast, Protocol: 4,
+			Hops: []rib.Hop{{Gateway: gateway, Interface: ifindex, Weight: 1}},
+		})
+	}
+	return routes
+}
+
+// hopOf gives one next hop 1…hops after the other, the same ones each time.
+func hopOf() func() uint16 {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	return func() uint16 { return uint16(1 + rng.IntN(hops)) }
+}
+
+func tableRoutes(prefixes []netip.Prefix) iter.Seq[fib.Route] {
+	return func(yield func(fib.Route) bool) {
+		next := hopOf()
+		for _, p := range prefixes {
+			if !yield(fib.Route{Prefix: p, NextHop: next()}) {
+				return
+			}
+		}
+	}
+}
+
+// special are the IPv4 blocks that no packet on the Internet is sent to (RFC 6890).
+var special = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),
+	netip.MustParsePrefix("10.0.0.0/8"),
+	netip.MustParsePrefix("100.64.0.0/10"),
+	netip.MustParsePrefix("127.0.0.0/8"),
+	netip.MustParsePrefix("169.254.0.0/16"),
+	netip.MustParsePrefix("172.16.0.0/12"),
+	netip.MustParsePrefix("192.0.2.0/24"),
+	netip.MustParsePrefix("192.168.0.0/16"),
+	netip.MustParsePrefix("224.0.0.0/3"),
+}
+
+func public4(rng *rand.Rand) uint32 {
+	for {
+		dst := rng.Uint32()
+		a := netip.AddrFrom4([4]byte{byte(dst >> 24), byte(dst >> 16), byte(dst >> 8), byte(dst)})
+		if !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(a) }) {
+			return dst
+		}
+	}
+}
+
+// inside is a random address of a prefix.
+func inside(p netip.Prefix, rng *rand.Rand) key6 {
+	b := p.Addr().As16()
+	k := key6{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
+	switch n := p.Bits(); {
+	case n <= 64:
+		k.hi |= rng.Uint64() >> n // a shift by 64 gives 0
+		k.lo = rng.Uint64()
+	default:
+		k.lo |= rng.Uint64() >> (n - 64)
+	}
+	return k
+}
+
+// fillKeys makes the destinations: IPv4 uniformly random over all public addresses, IPv6 inside
+// the table's prefixes, each as likely as the others.
+func fillKeys(s *shared, v6 []netip.Prefix, rng *rand.Rand) {
+	for i := range s.keys4 {
+		s.keys4[i] = public4(rng)
+	}
+	for i := range s.keys6 {
+		s.keys6[i] = inside(v6[rng.IntN(len(v6))], rng)
+	}
+}
+
+// contenders loads every way to look up and compiles the tables. Those already made are returned
+// with an error too, to be closed.
+func contenders(s *shared, ingress uint32, v4, v6 []netip.Prefix) ([]*contender, error) {
+	var all []*contender
+	small4, small6 := fib.Layout4(fib.Default, fib.Small), fib.Layout6(fib.Small)
+	add := func(c *candidate, row Row, count uint32) {
+		all = append(all, &contender{row: row, c: c, count: count})
+	}
+	kernel, err := newCandidate(s, askKernel, ingress, small4, small6)
+	if err != nil {
+		return all, err
+	}
+	add(kernel, Row{Family: 4, Structure: KernelStructure, Routes: len(v4)}, perKernel)
+	for _, structure := range fib.Structures {
+		l := fib.Layout4(structure, fib.Full)
+		c, err := newCandidate(s, askImage, ingress, l, small6)
+		if err != nil {
+			return all, err
+		}
+		row := Row{Family: 4, Structure: structure.String(), Default: structure == fib.Default}
+		add(c, row, perTrial)
+		t, err := fib.NewTable4(c.image4, l, fib.Options{})
+		if err != nil {
+			return all, err
+		}
+		if err := t.Replace(tableRoutes(v4)); err != nil {
+			return all, err
+		}
+		all[len(all)-1].row.describe(t.Stats())
+	}
+	add(kernel, Row{Family: 6, Structure: KernelStructure, Routes: len(v6)}, perKernel)
+	l := fib.Layout6(fib.Full)
+	c, err := newCandidate(s, askImage, ingress, small4, l)
+	if err != nil {
+		return all, err
+	}
+	add(c, Row{Family: 6, Structure: fib.IPv6Structure, Default: true}, perTrial)
+	t, err := fib.NewTable6(c.image6, l, fib.Options{})
+	if err != nil {
+		return all, err
+	}
+	if err := t.Replace(tableRoutes(v6)); err != nil {
+		return all, err
+	}
+	all[len(all)-1].row.describe(t.Stats())
+	return all, nil
+}
+
+func (r *Row) describe(s fib.Stats) {
+	r.Routes, r.MemoryBytes = s.Routes, s.UsedBytes
+}
+
+// measured runs one trial of each kind.
+func (t *contender) measured(first uint32) error {
+	for _, dependent := range []bool{false, true} {
+		if _, err := t.c.bench(t.row.Family, first, warmUp, dependent); err != nil {
+			return err
+		}
+		ns, err := t.c.bench(t.row.Family, first+warmUp, t.count, dependent)
+		if err != nil {
+			return err
+		}
+		if dependent {
+			t.dependent = append(t.dependent, ns)
+		} else {
+			t.independent = append(t.independent, ns)
+		}
+	}
+	return nil
+}
+
+// trials alternates all contenders and takes medians.
+func trials(ctx context.Context, all []*contender, start time.Time) (*Report, error) {
+	report := &Report{}
+	loop, err := newCandidate(all[0].c.shared, askNothing, 0, fib.Layout4(fib.Default, fib.Small), fib.Layout6(fib.Small))
+	if err != nil {
+		return nil, err
+	}
+	defer loop.close()
+	var loops, ratios [2][]float64
+	for r := range rounds {
+		if r >= 3 && time.Since(start) > budget {
+			break
+		}
+		for _, t := range all {
+			if err := ctx.Err(); err != nil {
+				return nil, errors.New("interrupted")
+			}
+			if err := t.measured(uint32(r * perTrial)); err != nil {
+				return nil, err
+			}
+			if !t.row.Default {
+				continue
+			}
+			k := t.row.Family / 6
+			ns, err := loop.bench(t.row.Family, 0, perTrial, false)
+			if err != nil {
+				return nil, err
+			}
+			loops[k] = append(loops[k], ns)
+			again := &contender{row: t.row, c: t.c, count: t.count}
+			if err := again.measured(uint32(r * perTrial)); err != nil {
+				return nil, err
+			}
+			ratios[k] = append(ratios[k], again.independent[0]/t.independent[r])
+		}
+		report.Rounds++
+	}
+	for _, t := range all {
+		t.row.NsIndependent, t.row.NsDependent = median(t.independent), median(t.dependent)
+		t.row.SpreadIndependent = spread(t.independent)
+		report.Rows = append(report.Rows, t.row)
+	}
+	for k := range 2 {
+		report.LoopNs[k], report.Noise[k] = median(loops[k]), median(ratios[k])
+	}
+	report.Took = time.Since(start)
+	return report, nil
+}
+
+func quantile(v []float64, q float64) float64 {
+	s := slices.Sorted(slices.Values(v))
+	at := q * float64(len(s)-1)
+	i := int(at)
+	if i+1 >= len(s) {
+		return s[i]
+	}
+	return s[i] + (at-float64(i))*(s[i+1]-s[i])
+}
+
+func median(v []float64) float64 { return quantile(v, 0.5) }
+
+func spread(v []float64) float64 {
+	return (quantile(v, 0.75) - quantile(v, 0.25)) / median(v)
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fibbench
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"minne/internal/fastpath/fib"
+)
+
+// Values of ask in bpf/fibbench.bpf.c.
+const (
+	askNothing = 0
+	askImage   = 1
+	askKernel  = 2
+)
+
+// keyCount is how many keys of each family there are.
+const keyCount = 1 << 20
+
+// key6 is an IPv6 destination in two halves, each in the CPU's byte order.
+type key6 struct{ hi, lo uint64 }
+
+// run mirrors struct run of bpf/fibbench.bpf.c.
+type run struct {
+	first, count, dependent, zero uint32
+	ns, sum                       uint64
+}
+
+// shared are the arrays that every load of the programs uses: keys, answers and the order of a run.
+type shared struct {
+	maps    map[string]*ebpf.Map
+	memory  [][]byte
+	run     *run
+	keys4   []uint32
+	keys6   []key6
+	answers []uint16
+}
+
+func mapMemory(m *ebpf.Map, size int) ([]byte, error) {
+	page := unix.Getpagesize()
+	b, err := unix.Mmap(m.FD(), 0, (size+page-1)/page*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map the memory of %v: %w", m, err)
+	}
+	return b, nil
+}
+
+// view lays n values over mapped memory.
+func view[T any](b []byte, n int) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
+}
+
+func newShared() (*shared, error) {
+	spec, err := loadFibbench()
+	if err != nil {
+		return nil, err
+	}
+	s := &shared{maps: map[string]*ebpf.Map{}}
+	for _, name := range []string{"run", "keys4", "keys6", "answers"} {
+		m, err := ebpf.NewMap(spec.Maps[name])
+		if err != nil {
+			s.close()
+			return nil, fmt.Errorf("create map %s: %w", name, err)
+		}
+		s.maps[name] = m
+		b, err := mapMemory(m, int(spec.Maps[name].ValueSize))
+		if err != nil {
+			s.close()
+			return nil, err
+		}
+		s.memory = append(s.memory, b)
+	}
+	s.run = &view[run](s.memory[0], 1)[0]
+	s.keys4 = view[uint32](s.memory[1], keyCount)
+	s.keys6 = view[key6](s.memory[2], keyCount)
+	s.answers = view[uint16](s.memory[3], keyCount)
+	return s, nil
+}
+
+func (s *shared) close() {
+	for _, b := range s.memory {
+		_ = unix.Munmap(b)
+	}
+	for _, m := range s.maps {
+		_ = m.Close()
+	}
+}
+
+// candidate is one load of the programs: one way to look up.
+type candidate struct {
+	shared *shared
+	objs   *ebpf.Collection
+	image4 []byte
+	image6 []byte
+}
+
+// newCandidate loads the programs for what to ask, with images of these layouts.
+func newCandidate(s *shared, ask, ingress uint32, l4, l6 fib.Layout) (*candidate, error) {
+	spec, err := loadFibbench()
+	if err != nil {
+		return nil, err
+	}
+	set := map[string]uint32{"ask": ask, "ingress": ingress}
+	for _, l := range []fib.Layout{l4, l6} {
+		spec.Maps[l.MapName()].ValueSize = l.ImageBytes()
+		for name, v := range l.Constants() {
+			set[name] = v
+		}
+	}
+	for name, v := range set {
+		if err := spec.Variables[name].Set(v); err != nil {
+			return nil, fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	objs, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: s.maps})
+	if err != nil {
+		return nil, fmt.Errorf("load the FIB programs: %w", err)
+	}
+	c := &candidate{shared: s, objs: objs}
+	if c.image4, err = mapMemory(objs.Maps[l4.MapName()], int(l4.ImageBytes())); err == nil {
+		c.image6, err = mapMemory(objs.Maps[l6.MapName()], int(l6.ImageBytes()))
+	}
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *candidate) close() {
+	if c.image4 != nil {
+		_ = unix.Munmap(c.image4)
+	}
+	if c.image6 != nil {
+		_ = unix.Munmap(c.image6)
+	}
+	c.objs.Close()
+}
+
+// frame is what a program runs on; it looks at none of it.
+var frame [64]byte
+
+func (c *candidate) call(program string) error {
+	code, err := c.objs.Programs[program].Run(&ebpf.RunOptions{Data: frame[:]})
+	if err != nil {
+		return fmt.Errorf("run %s: %w", program, err)
+	}
+	if code != xdpPass {
+		return fmt.Errorf("run %s: it returned %d", program, code)
+	}
+	return nil
+}
+
+const xdpPass = 2
+
+// bench times count lookups of a family from key number `first` on; the result is nanoseconds per lookup.
+func (c *candidate) bench(family int, first, count uint32, dependent bool) (float64, error) {
+	r := c.shared.run
+	*r = run{first: first, count: count}
+	if dependent {
+		r.dependent = 1
+	}
+	if err := c.call(fmt.Sprintf("bench%d", family)); err != nil {
+		return 0, err
+	}
+	if r.ns == 0 {
+		return 0, errors.New("a run took no time")
+	}
+	return float64(r.ns) / float64(count), nil
+}
+
+// check looks up the first count keys of a family and leaves the answers in shared.answers.
+func (c *candidate) check(family, count int) error {
+	*c.shared.run = run{count: uint32(count)}
+	return c.call(fmt.Sprintf("check%d", family))
+}

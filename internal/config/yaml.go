@@ -59,7 +59,7 @@ func readYAML(data []byte, ps *problems) (root *node) {
 			root = nil
 		}
 	}()
-	tokens := lexer.Tokenize(string(data))
+	tokens := joinColons(lexer.Tokenize(string(data)), ps.source.lines)
 	before := len(ps.list)
 	if screenTokens(tokens, ps); len(ps.list) > before {
 		return nil

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Warnings returns what is legal but seldom meant. It expects a configuration
+// that Check accepts, and says little: a warning that comes every time is read by nobody.
+func Warnings(cfg *Config) []Problem {
+	c := newChecker(cfg)
+	if len(c.networks) == 0 {
+		c.refuse("interfaces", "no interface has an address: nobody can reach this router", "", "")
+	}
+	for _, name := range sortedKeys(cfg.Interfaces) {
+		c.oddInterface(name, cfg.Interfaces[name])
+	}
+	for i, r := range cfg.Routing.Static {
+		for k, hop := range r.Via {
+			c.oddNextHop(indexPath(indexPath("routing.static", i)+".via", k), hop)
+		}
+	}
+	if cfg.Routing.BGP != nil {
+		c.oddBGP(cfg.Routing.BGP)
+	}
+	c.oddOSPF("routing.ospf", cfg.Routing.OSPF)
+	c.oddOSPF("routing.ospf3", cfg.Routing.OSPF3)
+	return sortProblems(c.problems.list)
+}
+
+func (c *checker) oddInterface(name string, i *Interface) {
+	path := joinPath("interfaces", name)
+	if i.VLAN == nil || i.Disabled {
+		return
+	}
+	parent := c.cfg.Interfaces[i.VLAN.Parent]
+	if parent == nil {
+		return
+	}
+	if parent.Disabled {
+		c.refuse(path+".vlan.parent", fmt.Sprintf("%s is disabled, so %s stays down", i.VLAN.Parent, name), "", "")
+	}
+	if parent.VLAN != nil && i.VLAN.Protocol == "802.1ad" {
+		c.refuse(path+".vlan.protocol", "802.1ad is the inner tag here; as a rule it is the outer one", "", "")
+	}
+}
+
+// oddNextHop warns of a next hop that can't be used as things stand.
+func (c *checker) oddNextHop(path string, hop NextHop) {
+	name := hop.Interface
+	if name == "" {
+		n, _ := c.connected(hop.Address)
+		name = n.iface
+	}
+	if i := c.cfg.Interfaces[name]; i != nil && i.Disabled {
+		c.refuse(path, fmt.Sprintf("the next hop lies behind %s, which is disabled", name), "", "")
+	}
+}
+
+func (c *checker) oddBGP(b *BGP) {
+	for i, p := range b.Announce {
+		if most := map[Family]int{"ipv4": 24, "ipv6": 48}[familyOf(p.Addr())]; p.Bits() > most {
+			c.refuse(indexPath("routing.bgp.announce", i), fmt.Sprintf("%s is longer than /%d, which most networks reject", p, most), "", "")
+		}
+	}
+	for _, name := range sortedKeys(b.Peers) {
+		p, path := b.Peers[name], joinPath("routing.bgp.peers", name)
+		if p.Disabled || p.ASN == b.ASN {
+			continue
+		}
+		if p.Import.MaxPrefixes == nil && len(p.Import.Accept) == 0 {
+			c.refuse(path, fmt.Sprintf("external peer %s may send any number of routes", name), "import: with max-prefixes or accept", "")
+		}
+		if own := p.Export.Routes == "" || p.Export.Routes == "own"; own && !slices.ContainsFunc(b.Announce, func(a Prefix) bool { return speaks(p, familyOf(a.Addr())) }) {
+			c.refuse(path, fmt.Sprintf("nothing is announced to %s: the announce list has no prefix of its family", name), "", "")
+		}
+		if n, ok := c.connected(p.Address); ok && c.cfg.Interfaces[n.iface].Disabled {
+			c.refuse(path+".address", fmt.Sprintf("the peer lies behind %s, which is disabled", n.iface), "", "")
+		}
+	}
+}
+
+func (c *checker) oddOSPF(path string, o *OSPF) {
+	if o == nil {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(o.Areas)) {
+		area, at := o.Areas[id], joinPath(path+".areas", id.String())
+		if len(area.Interfaces) == 0 {
+			c.refuse(at, fmt.Sprintf("area %s has no interfaces", id), "", "")
+		}
+		for _, name := range sortedKeys(area.Interfaces) {
+			if i := c.cfg.Interfaces[name]; i != nil && i.Disabled {
+				c.refuse(joinPath(at+".interfaces", name), fmt.Sprintf("%s is disabled, so OSPF does not run on it", name), "", "")
+			}
+		}
+	}
+	if i := slices.Index(o.Redistribute, "bgp"); i >= 0 && takesWholeTable(c.cfg.Routing.BGP) {
+		c.refuse(indexPath(path+".redistribute", i), "the whole Internet table goes into OSPF, which few routers bear", "default-route: bgp instead", "")
+	}
+}
+
+// takesWholeTable reports whether some external peer may fill the table.
+func takesWholeTable(b *BGP) bool {
+	if b == nil {
+		return false
+	}
+	for _, p := range b.Peers {
+		if p.ASN != b.ASN && len(p.Import.Accept) == 0 {
+			return true
+		}
+	}
+	return false
+}

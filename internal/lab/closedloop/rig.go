@@ -183,7 +183,7 @@ func (r *Rig) Neighbours() error {
 	return err
 }
 
-// Table turns prefixes into routes through the rig's next hops, picked by the
+// Table turns prefixes into routes of a routing daemon through the rig's next hops, picked by the
 // prefix alone, so that the same table is always the same.
 func (r *Rig) Table(prefixes []netip.Prefix) ([]rib.Route, error) {
 	out, _, err := r.Router.Port("out")
@@ -193,7 +193,7 @@ func (r *Rig) Table(prefixes []netip.Prefix) ([]rib.Route, error) {
 	routes := make([]rib.Route, len(prefixes))
 	for i, p := range prefixes {
 		hop := rib.Hop{Gateway: NextHop(spread(p), p.Addr().Is6()), Interface: out, Weight: 1}
-		routes[i] = rib.Route{Prefix: p, Table: rib.TableMain, Type: rib.Unicast, Protocol: unix.RTPROT_STATIC, Hops: []rib.Hop{hop}}
+		routes[i] = rib.Route{Prefix: p, Table: rib.TableMain, Type: rib.Unicast, Protocol: unix.RTPROT_BIRD, Hops: []rib.Hop{hop}}
 		if p.Addr().Is6() {
 			routes[i].Metric = 1024 // what the kernel takes when none is given
 		}

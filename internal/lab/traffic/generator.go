@@ -28,9 +28,9 @@ const (
 
 const maxFrame = 1514
 
-// batch is how many frames go through one turn of the generator before the
+// Batch is how many frames go through one turn of the generator before the
 // router's softirq gets the core.
-const batch = 64
+const Batch = 64
 
 // Stream is a sequence of UDP packets that a generator sends.
 type Stream struct {
@@ -299,7 +299,7 @@ func runLive(p *ebpf.Program, frame []byte, repeat uint32) error {
 		dataIn:     uint64(uintptr(unsafe.Pointer(&frame[0]))),
 		repeat:     repeat,
 		flags:      unix.BPF_F_TEST_XDP_LIVE_FRAMES,
-		batchSize:  batch,
+		batchSize:  Batch,
 	}
 	_, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_TEST_RUN, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
 	runtime.KeepAlive(frame)

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package closedloop
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"runtime"
+	"text/tabwriter"
+
+	"minne/internal/lab/traffic"
+)
+
+// ForwardRow compares the pps of two ways to forward.
+type ForwardRow struct {
+	Name         string  `json:"name"`
+	A            string  `json:"what_a"`
+	B            string  `json:"what_b"`
+	Family       string  `json:"family"`
+	FrameBytes   int     `json:"frame_bytes"` // without FCS
+	Routes       int     `json:"routes"`      // of that family in B's kernel
+	Destinations int     `json:"destinations"`
+	Bar          float64 `json:"bar,omitempty"` // the least ratio that is good enough
+	Met          *bool   `json:"met,omitempty"`
+	Comparison
+}
+
+// ForwardResult is what `minne bench forward` found.
+type ForwardResult struct {
+	Rows []ForwardRow `json:"rows"`
+	// What generator and sink cost by themselves, ns per packet; it is contained in the rows.
+	Baseline4 float64 `json:"baseline_ipv4_ns"`
+	Baseline6 float64 `json:"baseline_ipv6_ns"`
+	Batch     int     `json:"batch"` // frames per turn of the generator
+	CPUs      int     `json:"cpus"`  // of the machine; one is used
+}
+
+// ForwardOptions say what to measure.
+type ForwardOptions struct {
+	Binary   string // the minne command
+	Table    []netip.Prefix
+	Rounds   int
+	Load     Loader
+	Progress io.Writer
+}
+
+// The one route of the small table, and an address behind it.
+var (
+	oneRoute = prefixes("1.0.0.0/8", "2001:db8::/32")
+	oneHost  = []netip.Addr{netip.MustParseAddr("1.2.3.4"), netip.MustParseAddr("2001:db8::1234")}
+)
+
+// Forward measures the fast path against the kernel, and a full table against a
+// single route. Both tables are there at once, in two routers, so that every
+// comparison alternates its trials.
+func Forward(ctx context.Context, o ForwardOptions) (*ForwardResult, error) {
+	fmt.Fprintln(o.Progress, "building two routers: one with a single route per family, one with the full table")
+	one, err := newRouted(ctx, o.Binary, o.Load)
+	if err != nil {
+		return nil, err
+	}
+	defer one.Close()
+	full, err := newRouted(ctx, o.Binary, o.Load)
+	if err != nil {
+		return nil, err
+	}
+	defer full.Close()
+	routes := map[bool]int{}
+	for _, p := range o.Table {
+		routes[p.Addr().Is6()]++
+	}
+	if err := one.fill(ctx, oneRoute, oneHost); err != nil {
+		return nil, err
+	}
+	if err := full.fill(ctx, o.Table, fullDestinations(o.Table)); err != nil {
+		return nil, err
+	}
+	result := &ForwardResult{Batch: traffic.Batch, CPUs: runtime.NumCPU()}
+	for ipv6, baseline := range map[bool]*float64{false: &result.Baseline4, true: &result.Baseline6} {
+		s, err := Measure(ctx, Side{Rig: one.Rig, Path: Direct, IPv6: ipv6}, 10)
+		if err != nil {
+			return nil, err
+		}
+		*baseline = s.PerPacket
+	}
+	for _, c := range []struct {
+		row  ForwardRow
+		a, b Side
+	}{
+		{ForwardRow{Name: "ipv4-one-route", A: "kernel", B: "fast path", Bar: 1.7}, Side{one.Rig, Kernel, false, 1}, Side{one.Rig, Fast, false, 1}},
+		{ForwardRow{Name: "ipv4-full-random", A: "kernel", B: "fast path", Bar: 2.2}, Side{full.Rig, Kernel, false, 0}, Side{full.Rig, Fast, false, 0}},
+		{ForwardRow{Name: "ipv6-one-route", A: "kernel", B: "fast path"}, Side{one.Rig, Kernel, true, 1}, Side{one.Rig, Fast, true, 1}},
+		{ForwardRow{Name: "ipv6-full-in-table", A: "kernel", B: "fast path", Bar: 3}, Side{full.Rig, Kernel, true, 0}, Side{full.Rig, Fast, true, 0}},
+		{ForwardRow{Name: "ipv4-full-vs-one", A: "fast path, one route", B: "fast path, full table", Bar: 0.80}, Side{one.Rig, Fast, false, 1}, Side{full.Rig, Fast, false, 0}},
+		{ForwardRow{Name: "ipv6-full-vs-one", A: "fast path, one route", B: "fast path, full table"}, Side{one.Rig, Fast, true, 1}, Side{full.Rig, Fast, true, 0}},
+	} {
+		fmt.Fprintf(o.Progress, "measuring %s\n", c.row.Name)
+		row := c.row
+		row.Family, row.FrameBytes, row.Routes, row.Destinations = "ipv4", traffic.MinFrame4, 1, 1
+		if c.b.IPv6 {
+			row.Family, row.FrameBytes = "ipv6", traffic.MinFrame6
+		}
+		if c.b.Rig == full.Rig {
+			row.Routes, row.Destinations = routes[c.b.IPv6], traffic.MaxDestinations
+		}
+		if row.Comparison, err = Compare(ctx, c.a, c.b, o.Rounds); err != nil {
+			return nil, fmt.Errorf("%s: %w", row.Name, err)
+		}
+		if row.Bar > 0 {
+			met := row.Ratio.Median >= row.Bar
+			row.Met = &met
+		}
+		result.Rows = append(result.Rows, row)
+	}
+	return result, nil
+}
+
+// fill installs routes and waits until the fast path forwards to all destinations.
+func (r *routed) fill(ctx context.Context, table []netip.Prefix, destinations []netip.Addr) error {
+	if err := r.Aim(destinations); err != nil {
+		return err
+	}
+	if err := r.install(ctx, table); err != nil {
+		return err
+	}
+	for _, ipv6 := range []bool{false, true} {
+		if err := r.awaitFast(ctx, ipv6, len(destinations)/2); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fullDestinations returns as many destinations of each family as the generator
+// holds: for IPv4 uniformly random ones that have a route, for IPv6, where those
+// would all be in the few shortest prefixes, a random host of every prefix.
+func fullDestinations(table []netip.Prefix) []netip.Addr {
+	random := rand.New(rand.NewPCG(1, 4))
+	return append(randomRouted(table, traffic.MaxDestinations, random), insideOf(table, traffic.MaxDestinations, random)...)
+}
+
+// WriteTable prints the result for people.
+func (r *ForwardResult) WriteTable(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\tA\tMpps\tB\tMpps\tB ÷ A\t95 % interval\tA ÷ A\tbar\t")
+	for _, row := range r.Rows {
+		bar := ""
+		if row.Met != nil {
+			bar = fmt.Sprintf("≥ %.2f ✓", row.Bar)
+			if !*row.Met {
+				bar = fmt.Sprintf("≥ %.2f ✗", row.Bar)
+			}
+		}
+		fmt.Fprintf(t, "%s\t%s\t%.2f\t%s\t%.2f\t%.2f\t%.2f to %.2f\t%.2f to %.2f\t%s\t\n", row.Name,
+			row.A, row.Comparison.A.PacketsPerSecond/1e6, row.B, row.Comparison.B.PacketsPerSecond/1e6,
+			row.Ratio.Median, row.Ratio.Low, row.Ratio.High, row.SameSame.Low, row.SameSame.High, bar)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nOne core, closed loop, batches of %d; generator and sink alone: %.0f ns per IPv4 packet, %.0f per IPv6.\n",
+		r.Batch, r.Baseline4, r.Baseline6)
+	return err
+}

@@ -30,8 +30,12 @@ func shell(t testing.TB, line string) string {
 }
 
 // veths makes pairs NAME – NAMEp, both up, and removes them after the test.
+// What Minne left in the namespace besides goes too.
 func veths(t testing.TB, names ...string) {
 	t.Helper()
+	t.Cleanup(func() {
+		shell(t, "ip route flush proto static; ip -6 route flush proto static; ip addr flush dev lo; ip addr add 127.0.0.1/8 dev lo")
+	})
 	for _, n := range names {
 		shell(t, "ip link add "+n+" type veth peer name "+n+"p && ip link set "+n+"p up")
 		t.Cleanup(func() { exec.Command("ip", "link", "del", n+"p").Run() })

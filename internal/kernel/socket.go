@@ -85,11 +85,10 @@ func (a *asker) send(b []byte) error {
 }
 
 // dump asks for all objects of a kind and calls each for every one. fill writes
-// the request's body and filters. between, when not nil, is called after each
-// read. intact is false when the kernel says that objects changed meanwhile in
-// a way that may have hidden some.
+// the request's body and filters. intact is false when the kernel says that
+// objects changed meanwhile in a way that may have hidden some.
 func (a *asker) dump(ctx context.Context, kind uint16, bodyLen int, fill func(body []byte, w *builder),
-	each func(m message) error, between func() error) (intact bool, err error) {
+	each func(m message) error) (intact bool, err error) {
 	a.seq++
 	a.out.b = a.out.b[:0]
 	body := a.out.begin(kind, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, a.seq, bodyLen)
@@ -126,11 +125,6 @@ func (a *asker) dump(ctx context.Context, kind uint16, bodyLen int, fill func(bo
 				if err := each(m); err != nil {
 					return false, err
 				}
-			}
-		}
-		if between != nil {
-			if err := between(); err != nil {
-				return false, err
 			}
 		}
 	}

@@ -163,8 +163,7 @@ func (r *round) settings() error {
 			groups = append(groups, s.Interface)
 		}
 		differences[s.Interface] = append(differences[s.Interface], s)
-		name := path[strings.LastIndexByte(path, '/')+1:]
-		words[s.Interface] = append(words[s.Interface], fmt.Sprintf("%s %s → %s", name, now, s.Value))
+		words[s.Interface] = append(words[s.Interface], fmt.Sprintf("%s %s → %s", s.words(), now, s.Value))
 	}
 	for _, g := range groups {
 		object := "settings of " + g

@@ -29,6 +29,12 @@ type Sysctl struct {
 	Interface string // the interface whose name is in Path; "" for the namespace's own
 }
 
+// words names the setting without the interface: "ipv6 accept_ra".
+func (s Sysctl) words() string {
+	parts := strings.Split(s.Path, "/")
+	return parts[1] + " " + parts[len(parts)-1]
+}
+
 // neighbours is the size of the ARP and ND tables by profile: entries kept without
 // collection, soft and hard limit. A /16 of hosts needs the server's.
 var neighbours = map[config.SysctlProfile][3]int{

@@ -170,7 +170,7 @@ func (a *asker) routes(ctx context.Context, family uint8, filter func(body []byt
 			route.Hops = append([]rib.Hop(nil), r.Hops...)
 			list = append(list, route)
 			return nil
-		}, nil)
+		})
 		if intact || err != nil {
 			return list, err
 		}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The fast path: a packet's journey through the router.
+//
+// The kernel decides, this program repeats. It forwards what it can forward exactly
+// as Linux would, to the byte; what Linux would silently drop, it drops; everything
+// else goes up to the kernel untouched. decide() below reads in the order of the
+// journey and never writes to the packet; forward() only writes.
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#include "count.h"
+#include "maps.h"
+#include "parse.h"
+#include "punt.h"
+#include "rewrite.h"
+#include "route.h"
+#include "sanity.h"
+#include "spoof.h"
+
+static __always_inline enum reason decide4(struct packet *p, struct way *w, struct control *c)
+{
+	if (c->off4)
+		return c->off4;
+	STAGE(sane_ipv4(p));
+	STAGE(ours_ipv4(p));
+	// The blocklist and the flow table belong here: before the routing table.
+	STAGE(find_route4(p, w));
+	STAGE(check_source4(p));
+	STAGE(find_adjacency4(p, w, c));
+	STAGE(fits(p, w, w->adj->mtu4, p->in->flags & IF_REDIRECTS4));
+	// The classifier belongs here: both interfaces are known, nothing is written yet.
+	return refresh(w);
+}
+
+static __always_inline enum reason decide6(struct packet *p, struct way *w, struct control *c)
+{
+	if (c->off6)
+		return c->off6;
+	STAGE(sane_ipv6(p));
+	STAGE(ours_ipv6(p));
+	STAGE(find_route6(p, w));
+	STAGE(check_source6(p));
+	STAGE(find_adjacency6(p, w, c));
+	STAGE(fits(p, w, w->adj->mtu6, 1));
+	return refresh(w);
+}
+
+static __always_inline enum reason decide(struct packet *p, struct way *w, struct control *c)
+{
+	STAGE(parse_frame(p));
+	if (p->protocol == bpf_htons(ETH_P_IP))
+		return decide4(p, w, c);
+	if (p->protocol == bpf_htons(ETH_P_IPV6))
+		return decide6(p, w, c);
+	return REASON_ETHERTYPE;
+}
+
+static __always_inline int forward(struct packet *p, struct way *w, struct control *c)
+{
+	__u32 in_bytes = p->end - p->data, tags = w->adj->tags, out_bytes;
+	enum reason why;
+	void *ip;
+
+	why = fit_tags(p, tags);
+	if (why != REASON_NONE)
+		return leave(p, w, c, why);
+	ip = write_ethernet(p, w, tags);
+	if (!ip)
+		return leave(p, w, c, REASON_INTERNAL);
+	if (p->protocol == bpf_htons(ETH_P_IP) ? !age_ipv4(p, ip) : !age_ipv6(p, ip))
+		return leave(p, w, c, REASON_INTERNAL);
+	out_bytes = sizeof(struct ethernet) + tags * sizeof(struct tag) + p->length;
+	trim(p, out_bytes);
+
+	if (trace_build) {
+		write_trace(p, w, REASON_NONE);
+		return XDP_REDIRECT;
+	}
+	count_forwarded(p->in->slot, in_bytes, w->adj->slot, out_bytes);
+	return bpf_redirect_map(&ports, w->adj->port, XDP_DROP);
+}
+
+SEC("xdp")
+int router(struct xdp_md *ctx)
+{
+	struct packet p = {
+		.ctx = ctx,
+		.data = (void *)(long)ctx->data,
+		.end = (void *)(long)ctx->data_end,
+	};
+	struct way w = {};
+	__u32 zero = 0;
+	struct control *c = bpf_map_lookup_elem(&control, &zero);
+
+	if (!c)
+		return XDP_PASS;
+	enum reason why = decide(&p, &w, c);
+	if (why != REASON_NONE)
+		return leave(&p, &w, c, why);
+	return forward(&p, &w, c);
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fastpath
+
+import (
+	"fmt"
+	"sort"
+
+	"minne/internal/config"
+	"minne/internal/fastpath/fib"
+)
+
+// Desired is the fast path that a configuration asks for.
+type Desired struct {
+	Mode       config.FastPathMode    `json:"mode"`
+	Structure  fib.Structure          `json:"structure"`
+	Interfaces map[string]DesiredPort `json:"interfaces"` // by kernel name, ports and VLANs alike
+}
+
+// DesiredPort is what one interface should do.
+type DesiredPort struct {
+	FastPath  bool             `json:"fast-path"`
+	AntiSpoof config.AntiSpoof `json:"anti-spoof"` // of IPv6; that of IPv4 is the kernel's rp_filter
+	VLAN      bool             `json:"vlan"`       // sits on another interface: no program of its own
+}
+
+// Render is what cfg asks of the fast path.
+func Render(cfg *config.Config) (Desired, error) {
+	d := Desired{Mode: cfg.FastPath.Mode, Interfaces: map[string]DesiredPort{}}
+	if d.Mode == "" {
+		d.Mode = "auto"
+	}
+	name := cfg.FastPath.Structure
+	if name == "" {
+		name = "auto"
+	}
+	structure, err := fib.ParseStructure(name)
+	if err != nil {
+		return Desired{}, fmt.Errorf("fast-path.structure: %w", err)
+	}
+	d.Structure = structure
+	for name, i := range cfg.Interfaces {
+		if i == nil {
+			i = &config.Interface{}
+		}
+		d.Interfaces[name] = DesiredPort{
+			FastPath:  d.Mode != "off" && i.FastPath.Or(true) && !i.Disabled,
+			AntiSpoof: i.AntiSpoof,
+			VLAN:      i.VLAN != nil,
+		}
+	}
+	return d, nil
+}
+
+// names are the interfaces in the order of their names.
+func (d Desired) names() []string {
+	var names []string
+	for name := range d.Interfaces {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return names
+}

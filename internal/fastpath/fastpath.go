@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fastpath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"reflect"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"minne/internal/fastpath/fib"
+	"minne/internal/instance"
+	"minne/internal/rib"
+)
+
+// smallTable is up to how many prefixes a family gets the small image.
+const smallTable = 8000
+
+// FastPath is the fast path of one router instance. Its methods may be called from any goroutine.
+// It is a rib.Listener; until the first full account has been told, packets go to the kernel, or
+// through the program of an earlier daemon, with the tables as that one left them.
+type FastPath struct {
+	inst instance.Instance
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	desired Desired
+	applied bool // desired is the operator's word
+	prog    *program
+	tables  *tables
+	ports   map[int]*port     // by ifindex
+	refused map[string]string // why an interface that should have the fast path has none
+	adopted int               // ports taken over from an earlier daemon
+	broken  error             // why the program can't be loaded
+	ears    []*os.File        // sockets that hear of settings and features
+	failed  error             // of ports, since the last Apply
+}
+
+var _ rib.Listener = (*FastPath)(nil)
+
+// New returns the fast path of an instance. It touches nothing yet.
+func New(inst instance.Instance, log *slog.Logger) *FastPath {
+	return &FastPath{inst: inst, log: log, ports: map[int]*port{}, refused: map[string]string{}}
+}
+
+// open loads the program and finds what an earlier daemon left. A failure is remembered: there is
+// no fast path then, and the kernel forwards.
+func (f *FastPath) open() error {
+	if f.tables != nil || f.broken != nil {
+		return f.broken
+	}
+	if err := f.start(); err != nil {
+		f.broken = fmt.Errorf("no fast path: %w", err)
+		f.log.Error("no fast path, the kernel forwards everything", "error", err)
+	}
+	return f.broken
+}
+
+func (f *FastPath) start() error {
+	if err := ensureDir(f.inst.BPFDir); err != nil {
+		return err
+	}
+	ports, err := adoptPorts(f.inst.BPFDir)
+	if err != nil {
+		return err
+	}
+	f.ports, f.adopted = ports, len(ports)
+	prog, err := loadCounting(f.inst.BPFDir, shape{f.desired.Structure, fib.Small, fib.Small})
+	if err != nil {
+		return err
+	}
+	f.prog = prog
+	f.tables = newTables(f.log, prog, newProcSettings())
+	f.tables.desired = f.desired
+	settingsChanged := func() { f.locked(f.tables.reread) }
+	featuresChanged := func() { f.locked(f.reconcileLogged) }
+	ear, err := listen(unix.NETLINK_ROUTE, []int{groupNetconf4, groupNetconf6}, settingsChanged)
+	if err != nil {
+		return err
+	}
+	f.ears = append(f.ears, ear)
+	ear, err = listenFeatures(featuresChanged)
+	if errors.Is(err, errNoFeatures) {
+		f.log.Warn("ports are trusted to transmit", "error", err)
+	} else if err != nil {
+		return err
+	} else {
+		f.ears = append(f.ears, ear)
+	}
+	return nil
+}
+
+func (f *FastPath) locked(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.tables != nil {
+		do()
+	}
+}
+
+// Close lets go of everything in this process. What is attached goes on forwarding.
+func (f *FastPath) Close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, ear := range f.ears {
+		ear.Close()
+	}
+	for _, p := range f.ports {
+		if p.link != nil {
+			p.link.Close()
+		}
+	}
+	if f.prog != nil {
+		f.prog.close()
+	}
+	f.ears, f.ports, f.prog, f.tables = nil, map[int]*port{}, nil, nil
+	f.broken = errors.New("the fast path is closed")
+}
+
+// Apply makes the fast path as desired. Ports that an earlier daemon left are changed only once
+// the tables are complete. With mode native or generic, a port that can't is an error; with mode
+// auto it stays with the kernel, and show fast-path says why.
+func (f *FastPath) Apply(_ context.Context, d Desired) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.desired, f.applied = d, true
+	if err := f.open(); err != nil {
+		if d.Mode == "off" || d.Mode == "auto" {
+			return nil // logged already; the kernel forwards
+		}
+		return err
+	}
+	f.tables.desired = d
+	if f.prog.structure != d.Structure {
+		if err := f.rebuild(shape{d.Structure, f.prog.capacity4, f.prog.capacity6}); err != nil {
+			return err
+		}
+	}
+	f.tables.reread()
+	return f.reconcile()
+}
+
+// rebuild loads another program with tables of another shape, fills them, and puts it in the place
+// of the old one, port by port, each in one step.
+func (f *FastPath) rebuild(s shape) error {
+	m := f.prog.objects.routerMaps
+	next, err := load(s, map[string]*ebpf.Map{routerMapReasons: m.Reasons, routerMapTraffic: m.Traffic})
+	if err != nil {
+		return err
+	}
+	old := f.prog
+	f.prog = next
+	f.tables.moveTo(next)
+	var failed []error
+	for _, p := range f.ports {
+		if p.link == nil || !p.current {
+			continue
+		}
+		if f.tables.transmits[p.ifindex] {
+			failed = append(failed, next.objects.Ports.Put(uint32(p.ifindex), uint32(p.ifindex)))
+		}
+		failed = append(failed, p.take(next.objects.Router))
+	}
+	if err := errors.Join(failed...); err != nil {
+		return fmt.Errorf("changing to tables of another size: %w", err)
+	}
+	old.close()
+	return nil
+}
+
+// grow gives a family that outgrew its small image the full one.
+func (f *FastPath) grow() {
+	t, s := f.tables, f.prog.shape
+	if t.full[0] != nil || t.v4.prefixes() > smallTable {
+		s.capacity4 = fib.Full
+	}
+	if t.full[1] != nil || t.v6.prefixes() > smallTable {
+		s.capacity6 = fib.Full
+	}
+	if s == f.prog.shape {
+		return
+	}
+	if err := f.rebuild(s); err != nil {
+		f.log.Error("the fast path's tables can't grow", "error", err)
+	}
+}
+
+// Begin starts a full account of the kernel's state.
+func (f *FastPath) Begin() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.open() == nil {
+		f.tables.Begin()
+	}
+}
+
+// End finishes the account. After the first one the fast path takes over from the kernel, or from
+// the program of the daemon before.
+func (f *FastPath) End() {
+	f.locked(func() {
+		first := !f.tables.complete
+		if first {
+			f.grow()
+		}
+		f.tables.End()
+		f.grow()
+		f.reconcileLogged()
+		if first {
+			f.log.Info("fast path knows the kernel's state", "tables", f.tables.describe(), "sync", f.tables.times.Sync, "fill", f.tables.times.Fill)
+		}
+	})
+}
+
+// Links takes in links.
+func (f *FastPath) Links(links []rib.Link) {
+	f.locked(func() {
+		f.tables.Links(links)
+		if !f.tables.telling {
+			f.reconcileLogged()
+		}
+	})
+}
+
+// Addresses takes in addresses of the router.
+func (f *FastPath) Addresses(a []rib.LinkAddress) { f.locked(func() { f.tables.Addresses(a) }) }
+
+// Rules takes in policy-routing rules.
+func (f *FastPath) Rules(r []rib.Rule) { f.locked(func() { f.tables.Rules(r) }) }
+
+// Neighbours takes in neighbours.
+func (f *FastPath) Neighbours(n []rib.Neighbour) { f.locked(func() { f.tables.Neighbours(n) }) }
+
+// NextHops takes in kernel next-hop objects.
+func (f *FastPath) NextHops(n []rib.NextHopGroup) { f.locked(func() { f.tables.NextHops(n) }) }
+
+// Routes takes in routes. When it returns, packets meet them.
+func (f *FastPath) Routes(r []rib.RouteChange) {
+	f.locked(func() {
+		f.tables.Routes(r)
+		if f.tables.full != [2]error{} {
+			f.grow()
+		}
+	})
+}
+
+// reconcileLogged is reconcile for changes that no operator waits for.
+func (f *FastPath) reconcileLogged() {
+	before := f.failed
+	if f.failed = f.reconcile(); f.failed != nil && (before == nil || before.Error() != f.failed.Error()) {
+		f.log.Error("fast path is not as configured", "error", f.failed)
+	}
+}
+
+// reconcile makes the set of ports as desired. It changes nothing before an operator's word is
+// known, and no adopted port before the tables are complete.
+func (f *FastPath) reconcile() error {
+	if !f.applied || f.adopted > 0 && !f.tables.complete {
+		return nil
+	}
+	wanted := f.wantedPorts()
+	f.openAdopted(wanted)
+	refusedBefore := f.refused
+	f.refused = map[string]string{}
+	var failed []error
+	for ifindex, name := range wanted {
+		if err := f.keepPort(ifindex, name); err != nil {
+			f.refused[name] = err.Error()
+			if f.desired.Mode != "auto" {
+				failed = append(failed, fmt.Errorf("fast path on %s: %w", name, err))
+			} else if refusedBefore[name] != err.Error() {
+				f.log.Warn("interface stays with the kernel", "interface", name, "reason", err)
+			}
+		}
+	}
+	failed = append(failed, f.dropPorts(wanted), f.openPorts())
+	return errors.Join(failed...)
+}
+
+// wantedPorts are the links that should have the program, by ifindex: interfaces with the fast
+// path on, and those that carry a VLAN with it.
+func (f *FastPath) wantedPorts() map[int]string {
+	wanted := map[int]string{}
+	for _, l := range f.tables.links {
+		if d, ok := f.desired.Interfaces[l.Name]; !ok || !d.FastPath || l.Loopback {
+			continue
+		}
+		bottom := l
+		for bottom.VLANID != 0 && f.tables.links[bottom.Parent] != nil {
+			bottom = f.tables.links[bottom.Parent]
+		}
+		if bottom.VLANID == 0 && bottom.Master == 0 && bottom.Index < maxIfindex {
+			wanted[bottom.Index] = bottom.Name
+		}
+	}
+	return wanted
+}
+
+// openAdopted makes the tables ready for all adopted ports before the first packet meets the new
+// program.
+func (f *FastPath) openAdopted(wanted map[int]string) {
+	opened := false
+	for ifindex, name := range wanted {
+		if p := f.ports[ifindex]; p != nil && p.link != nil && !p.current {
+			p.name = name
+			f.tables.attached[ifindex] = true
+			f.openPort(p)
+			opened = true
+		}
+	}
+	if opened {
+		f.tables.renderLinks()
+	}
+}
+
+// keepPort sees to it that a port has this daemon's program in the desired mode.
+func (f *FastPath) keepPort(ifindex int, name string) error {
+	p := f.ports[ifindex]
+	if p == nil {
+		p = &port{ifindex: ifindex}
+		f.ports[ifindex] = p
+	}
+	p.name = name
+	if p.link != nil && !p.current {
+		generic, err := runsGeneric(ifindex)
+		if err != nil {
+			return err
+		}
+		p.generic = generic
+	}
+	if p.link != nil && p.generic != (f.desired.Mode == "generic") {
+		if err := p.detach(); err != nil {
+			return fmt.Errorf("changing its mode: %w", err)
+		}
+	}
+	switch {
+	case p.link == nil:
+		if err := p.attach(f.prog.objects.Router, f.desired.Mode, f.inst.BPFDir); err != nil {
+			delete(f.ports, ifindex)
+			return err
+		}
+		f.tables.attached[ifindex] = true
+		f.log.Info("fast path on", "interface", name, "generic", p.generic)
+	case !p.current:
+		if err := p.take(f.prog.objects.Router); err != nil {
+			return err
+		}
+		f.log.Info("fast path adopted", "interface", name, "generic", p.generic)
+	}
+	return nil
+}
+
+// dropPorts takes the program off ports that should not have it.
+func (f *FastPath) dropPorts(wanted map[int]string) error {
+	var going []*port
+	for ifindex, p := range f.ports {
+		if _, ok := wanted[ifindex]; ok {
+			continue
+		}
+		delete(f.ports, ifindex)
+		delete(f.tables.attached, ifindex)
+		delete(f.tables.transmits, ifindex)
+		going = append(going, p)
+	}
+	if going == nil {
+		return nil
+	}
+	f.tables.renderLinks()
+	waitForReaders() // now nobody sends there any more
+	var failed []error
+	for _, p := range going {
+		if err := p.detach(); err != nil {
+			failed = append(failed, fmt.Errorf("taking the fast path off %s: %w", p.name, err))
+			continue
+		}
+		_ = f.prog.objects.Ports.Delete(uint32(p.ifindex)) // gone by itself if the device is
+		f.log.Info("fast path off", "interface", p.name)
+	}
+	return errors.Join(failed...)
+}
+
+// openPorts lets packets leave by the ports that can transmit now, and by no others.
+func (f *FastPath) openPorts() error {
+	before := map[int]bool{}
+	for k, v := range f.tables.transmits {
+		before[k] = v
+	}
+	for _, p := range f.ports {
+		if p.current {
+			f.openPort(p)
+		}
+	}
+	if !reflect.DeepEqual(before, f.tables.transmits) || len(f.ports) > 0 {
+		f.tables.renderLinks()
+	}
+	return nil
+}
+
+func (f *FastPath) openPort(p *port) {
+	ok, why := p.transmits()
+	if ok && !f.tables.transmits[p.ifindex] {
+		if err := f.prog.objects.Ports.Put(uint32(p.ifindex), uint32(p.ifindex)); err != nil {
+			ok, why = false, fmt.Sprintf("receives only: %v", err)
+		}
+	}
+	if why != p.why && why != "" {
+		f.log.Warn("fast path can't send on an interface", "interface", p.name, "reason", why)
+	}
+	p.why = why
+	if ok {
+		f.tables.transmits[p.ifindex] = true
+	} else {
+		delete(f.tables.transmits, p.ifindex)
+	}
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fastpath
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"unsafe"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// What a driver can do for XDP, from the kernel's netdev family (Linux 6.3,
+// include/uapi/linux/netdev.h). The answer changes while ports are in use: a veth
+// can transmit for XDP only while its far end has a program or GRO.
+
+// features is the set NETDEV_XDP_ACT_.
+type features uint64
+
+const (
+	featureBasic    features = 1
+	featureRedirect features = 2
+	featureTransmit features = 4 // ndo_xdp_xmit
+)
+
+const (
+	netdevFamily     = "netdev"
+	netdevGroup      = "mgmt"
+	commandDevGet    = 1
+	attributeIfindex = 1
+	attributeXDP     = 3
+)
+
+func (f features) String() string {
+	var words []string
+	for _, w := range []struct {
+		bit  features
+		name string
+	}{{featureBasic, "basic"}, {featureRedirect, "redirect"}, {featureTransmit, "transmit"}} {
+		if f&w.bit != 0 {
+			words = append(words, w.name)
+		}
+	}
+	if words == nil {
+		return "none"
+	}
+	return strings.Join(words, " ")
+}
+
+// errNoFeatures says that the kernel can't tell.
+var errNoFeatures = errors.New("this kernel does not tell what drivers can do for XDP (Linux 6.3 does)")
+
+// featuresOf asks the kernel what the driver of a link can do.
+func featuresOf(ifindex int) (features, error) {
+	family, err := netlink.GenlFamilyGet(netdevFamily)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", errNoFeatures, err)
+	}
+	request := nl.NewNetlinkRequest(int(family.ID), 0)
+	var header struct { // nl serializes four bytes of a Genlmsg, which has two
+		nl.Genlmsg
+		reserved [2]byte
+	}
+	header.Command, header.Version = commandDevGet, nl.GENL_CTRL_VERSION
+	request.AddData(&header.Genlmsg)
+	request.AddData(nl.NewRtAttr(attributeIfindex, nl.Uint32Attr(uint32(ifindex))))
+	replies, err := request.Execute(unix.NETLINK_GENERIC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("asking what the driver of link %d can do for XDP: %w", ifindex, err)
+	}
+	for _, reply := range replies {
+		attributes, err := nl.ParseRouteAttr(reply[nl.SizeofGenlmsg:])
+		if err != nil {
+			return 0, fmt.Errorf("reading what the driver of link %d can do for XDP: %w", ifindex, err)
+		}
+		for _, a := range attributes {
+			if a.Attr.Type == attributeXDP && len(a.Value) == 8 {
+				return features(binary.NativeEndian.Uint64(a.Value)), nil
+			}
+		}
+	}
+	return 0, errNoFeatures
+}
+
+// listenFeatures calls changed when a driver's abilities change.
+func listenFeatures(changed func()) (*os.File, error) {
+	family, err := netlink.GenlFamilyGet(netdevFamily)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoFeatures, err)
+	}
+	for _, g := range family.Groups {
+		if g.Name == netdevGroup {
+			return listen(unix.NETLINK_GENERIC, []int{int(g.ID)}, changed)
+		}
+	}
+	return nil, errNoFeatures
+}
+
+// driverOf is the name of a link's driver, for messages; "unknown" when it does not say.
+func driverOf(name string) string {
+	const getDriver = 0x3 // ETHTOOL_GDRVINFO
+	var answer struct {
+		command uint32
+		driver  [32]byte
+		rest    [160]byte
+	}
+	answer.command = getDriver
+	if err := ethtool(name, unsafe.Pointer(&answer)); err != nil {
+		return "unknown"
+	}
+	return string(bytes.TrimRight(answer.driver[:], "\x00"))
+}
+
+// stripsVLANs says whether the driver takes VLAN tags off frames before XDP sees them.
+const (
+	getFlags      = 0x25   // ETHTOOL_GFLAGS
+	setFlags      = 0x26   // ETHTOOL_SFLAGS
+	flagReceive   = 1 << 8 // ETH_FLAG_RXVLAN
+	flagsVLANName = "rx-vlan-offload"
+)
+
+type ethtoolValue struct{ command, value uint32 }
+
+// keepTags makes the driver leave VLAN tags in frames: XDP can't see tags that hardware has taken
+// off, and would take a tagged frame for an untagged one.
+func keepTags(name string) error {
+	v := ethtoolValue{command: getFlags}
+	if err := ethtool(name, unsafe.Pointer(&v)); err != nil || v.value&flagReceive == 0 {
+		return nil // it has no such feature, or it is off
+	}
+	v.command = setFlags
+	v.value &^= flagReceive
+	if err := ethtool(name, unsafe.Pointer(&v)); err != nil {
+		return fmt.Errorf("turning %s off: %w", flagsVLANName, err)
+	}
+	return nil
+}
+
+// ethtool does one SIOCETHTOOL call.
+func ethtool(name string, argument unsafe.Pointer) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var request struct {
+		name [unix.IFNAMSIZ]byte
+		data unsafe.Pointer
+		rest [16]byte // struct ifreq is a union
+	}
+	copy(request.name[:unix.IFNAMSIZ-1], name)
+	request.data = argument
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
+		return errno
+	}
+	return nil
+}

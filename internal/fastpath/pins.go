@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fastpath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"minne/internal/instance"
+)
+
+// bpffs is where Linux has its file system for pinned eBPF objects.
+const bpffs = "/sys/fs/bpf"
+
+// ensureDir makes the directory for pins, and mounts the bpffs it lies on if that is missing.
+func ensureDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil && !strings.HasPrefix(dir, bpffs+"/") {
+		return fmt.Errorf("directory for pinned eBPF objects: %w", err)
+	}
+	if onBPF(dir) {
+		return nil
+	}
+	if !strings.HasPrefix(dir, bpffs+"/") {
+		return fmt.Errorf("%s is not on a bpffs: mount one there (mount -t bpf bpf %s)", dir, dir)
+	}
+	if err := unix.Mount("bpf", bpffs, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
+		return fmt.Errorf("mounting a bpffs at %s: %w", bpffs, err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("directory for pinned eBPF objects: %w", err)
+	}
+	return nil
+}
+
+func onBPF(dir string) bool {
+	var s unix.Statfs_t
+	return unix.Statfs(dir, &s) == nil && uint32(s.Type) == unix.BPF_FS_MAGIC
+}
+
+// loadCounting loads the program with the counters that an earlier daemon pinned, or pins new ones.
+func loadCounting(dir string, s shape) (*program, error) {
+	counters := map[string]*ebpf.Map{}
+	for _, name := range counterMaps {
+		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, name), nil)
+		if err == nil {
+			counters[name] = m
+			defer m.Close() // the program has handles of its own
+		}
+	}
+	p, err := load(s, counters)
+	if errors.Is(err, ebpf.ErrMapIncompatible) { // of a version with other counters
+		clear(counters)
+		p, err = load(s, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for name, m := range map[string]*ebpf.Map{routerMapReasons: p.objects.Reasons, routerMapTraffic: p.objects.Traffic} {
+		if counters[name] != nil {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		if err := errors.Join(removeIfThere(path), m.Pin(path)); err != nil {
+			p.close()
+			return nil, fmt.Errorf("pinning the counters at %s: %w", path, err)
+		}
+	}
+	return p, nil
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Off takes the fast path of an instance away: programs off the ports, pins, counters. It needs no
+// daemon. One that runs puts it back at its next apply unless its configuration says off.
+func Off(inst instance.Instance) error {
+	entries, err := os.ReadDir(inst.BPFDir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the pinned objects: %w", err)
+	}
+	var failed []error
+	for _, e := range entries {
+		path := filepath.Join(inst.BPFDir, e.Name())
+		if !strings.HasPrefix(e.Name(), portPin) {
+			failed = append(failed, removeIfThere(path))
+			continue
+		}
+		l, err := link.LoadPinnedLink(path, nil)
+		if err == nil {
+			err = takeOff(l)
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("taking off the program pinned at %s: %w", path, err))
+		}
+	}
+	failed = append(failed, removeIfThere(inst.BPFDir))
+	return errors.Join(failed...)
+}
+
+// attachedGeneric is XDP_ATTACHED_SKB of include/uapi/linux/if_link.h.
+const attachedGeneric = 2
+
+// runsGeneric says whether a link's XDP program runs in generic mode.
+func runsGeneric(ifindex int) (bool, error) {
+	l, err := netlink.LinkByIndex(ifindex)
+	if err != nil {
+		return false, fmt.Errorf("asking for the XDP mode of link %d: %w", ifindex, err)
+	}
+	x := l.Attrs().Xdp
+	return x != nil && x.AttachMode == attachedGeneric, nil
+}
+
+// foreignProgram names the XDP program on a link.
+func foreignProgram(name string) string {
+	l, err := netlink.LinkByName(name)
+	if err != nil || l.Attrs().Xdp == nil {
+		return "(unknown)"
+	}
+	id := ebpf.ProgramID(l.Attrs().Xdp.ProgId)
+	p, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return fmt.Sprintf("number %d", id)
+	}
+	defer p.Close()
+	info, err := p.Info()
+	if err != nil || info.Name == "" {
+		return fmt.Sprintf("number %d", id)
+	}
+	return fmt.Sprintf("%q (number %d)", info.Name, id)
+}

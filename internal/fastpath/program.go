@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fastpath
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
+
+	"minne/internal/fastpath/fib"
+)
+
+// counterMaps outlive the program: their pins let a new daemon go on counting.
+var counterMaps = []string{routerMapReasons, routerMapTraffic}
+
+// shape is what can't change while a program is loaded.
+type shape struct {
+	structure            fib.Structure
+	capacity4, capacity6 fib.Capacity
+}
+
+// program is a loaded fast path: the program for ports, its tracing twin for
+// questions, and the maps that both share.
+type program struct {
+	shape
+	objects routerObjects
+	tracer  *ebpf.Program
+	regions [][]byte
+
+	control     words
+	interfaces  words
+	own4        words
+	nexthops    words
+	members     words
+	adjacencies words
+	trace       words
+	table4      *fib.Table4
+	table6      *fib.Table6
+}
+
+// load verifies and loads the program with empty tables, which send every packet to the kernel.
+// counters are maps of an earlier program by name, to go on with.
+func load(s shape, counters map[string]*ebpf.Map) (*program, error) {
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return nil, fmt.Errorf("lifting the limit of locked memory: %w", err)
+	}
+	layout4, layout6 := fib.Layout4(s.structure, s.capacity4), fib.Layout6(s.capacity6)
+	spec, err := routerSpec(layout4, layout6)
+	if err != nil {
+		return nil, err
+	}
+	p := &program{shape: s}
+	if err := spec.LoadAndAssign(&p.objects, &ebpf.CollectionOptions{MapReplacements: counters}); err != nil {
+		return nil, fmt.Errorf("loading the fast path's program: %w", explainLoad(err))
+	}
+	if err := p.loadTracer(layout4, layout6); err != nil {
+		p.close()
+		return nil, err
+	}
+	if err := p.share(layout4, layout6); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// routerSpec is the program with the shape of its routing tables filled in.
+func routerSpec(layouts ...fib.Layout) (*ebpf.CollectionSpec, error) {
+	spec, err := loadRouter()
+	if err != nil {
+		return nil, fmt.Errorf("reading the fast path's program: %w", err)
+	}
+	for _, l := range layouts {
+		spec.Maps[l.MapName()].ValueSize = l.ImageBytes()
+		spec.Maps[l.MapName()].Value = nil
+		for name, value := range l.Constants() {
+			if err := spec.Variables[name].Set(value); err != nil {
+				return nil, fmt.Errorf("setting %s in the fast path's program: %w", name, err)
+			}
+		}
+	}
+	return spec, nil
+}
+
+// loadTracer loads the same program once more, over the same maps, to write down what it decides.
+func (p *program) loadTracer(layout4, layout6 fib.Layout) error {
+	spec, err := routerSpec(layout4, layout6)
+	if err != nil {
+		return err
+	}
+	if err := spec.Variables["trace_build"].Set(uint32(1)); err != nil {
+		return fmt.Errorf("setting trace_build in the fast path's program: %w", err)
+	}
+	shared := map[string]*ebpf.Map{}
+	m := &p.objects.routerMaps
+	for name, one := range map[string]*ebpf.Map{
+		routerMapAdjacencies: m.Adjacencies, routerMapControl: m.Control, routerMapFib4Image: m.Fib4Image,
+		routerMapFib6Image: m.Fib6Image, routerMapInterfaces: m.Interfaces, routerMapMembers: m.Members,
+		routerMapNeighbours4: m.Neighbours4, routerMapNeighbours6: m.Neighbours6, routerMapNexthops: m.Nexthops,
+		routerMapOwn4: m.Own4, routerMapPorts: m.Ports, routerMapReasons: m.Reasons, routerMapSamples: m.Samples,
+		routerMapTrace: m.Trace, routerMapTraffic: m.Traffic, routerMapVlans: m.Vlans,
+	} {
+		shared[name] = one
+	}
+	var twin struct {
+		Router *ebpf.Program `ebpf:"router"`
+	}
+	if err := spec.LoadAndAssign(&twin, &ebpf.CollectionOptions{MapReplacements: shared}); err != nil {
+		return fmt.Errorf("loading the tracing twin of the fast path's program: %w", explainLoad(err))
+	}
+	p.tracer = twin.Router
+	return nil
+}
+
+// share maps the tables into this process.
+func (p *program) share(layout4, layout6 fib.Layout) error {
+	m := &p.objects.routerMaps
+	for _, t := range []struct {
+		from *ebpf.Map
+		to   *words
+	}{
+		{m.Control, &p.control}, {m.Interfaces, &p.interfaces}, {m.Own4, &p.own4}, {m.Nexthops, &p.nexthops},
+		{m.Members, &p.members}, {m.Adjacencies, &p.adjacencies}, {m.Trace, &p.trace},
+	} {
+		region, err := p.region(t.from)
+		if err != nil {
+			return err
+		}
+		*t.to = asWords(region)
+	}
+	image4, err := p.region(m.Fib4Image)
+	if err != nil {
+		return err
+	}
+	image6, err := p.region(m.Fib6Image)
+	if err != nil {
+		return err
+	}
+	grace := fib.Options{Grace: waitForReaders}
+	if p.table4, err = fib.NewTable4(image4, layout4, grace); err != nil {
+		return err
+	}
+	p.table6, err = fib.NewTable6(image6, layout6, grace)
+	return err
+}
+
+func (p *program) region(m *ebpf.Map) ([]byte, error) {
+	region, err := mapMemory(m)
+	if err != nil {
+		return nil, err
+	}
+	p.regions = append(p.regions, region)
+	return region, nil
+}
+
+// close lets go of the program. What is attached or pinned stays in the kernel. Nothing may use
+// the tables any more.
+func (p *program) close() {
+	for _, r := range p.regions {
+		_ = unix.Munmap(r) // can't fail: it was mapped by us
+	}
+	p.regions = nil
+	if p.tracer != nil {
+		p.tracer.Close()
+	}
+	p.objects.Close()
+}
+
+// membarrierGlobal is MEMBARRIER_CMD_GLOBAL of include/uapi/linux/membarrier.h.
+const membarrierGlobal = 1
+
+// waitForReaders returns when every run of an eBPF program that had begun has ended: a global
+// memory barrier waits for an RCU grace period. Kernels without it get a pause that is far longer
+// than any run.
+func waitForReaders() {
+	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0); errno != 0 {
+		time.Sleep(gracePeriod)
+	}
+}
+
+// explainLoad adds the verifier's last words, or what an operator can do.
+func explainLoad(err error) error {
+	var refused *ebpf.VerifierError
+	switch {
+	case errors.As(err, &refused):
+		return fmt.Errorf("the kernel's verifier refuses it (please report this): %-12v", refused)
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%w (root or CAP_BPF and CAP_NET_ADMIN is needed)", err)
+	}
+	return err
+}

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -50,7 +51,8 @@ type checker struct {
 // network is a connected network: one address of one interface.
 type network struct {
 	iface   string
-	index   int // in the interface's addresses
+	path    string // of the address
+	order   int    // place among all addresses, in the order of the file
 	address netip.Prefix
 }
 
@@ -64,13 +66,21 @@ func newChecker(cfg *Config) *checker {
 	lengths := map[int]bool{}
 	for _, name := range sortedKeys(cfg.Interfaces) {
 		for i, a := range cfg.Interfaces[name].Addresses {
-			n := network{name, i, a.Prefix}
-			c.networks = append(c.networks, n)
+			path := indexPath(joinPath("interfaces", name)+".addresses", i)
+			c.networks = append(c.networks, network{iface: name, path: path, address: a.Prefix})
 			c.owners[a.Addr()] = name
-			if _, ok := c.byPrefix[a.Masked()]; !ok {
-				c.byPrefix[a.Masked()] = n
-			}
 			lengths[a.Bits()] = true
+		}
+	}
+	slices.SortStableFunc(c.networks, func(a, b network) int {
+		p, q := c.source.at[a.path], c.source.at[b.path]
+		return cmp.Or(cmp.Compare(p.line, q.line), cmp.Compare(p.column, q.column))
+	})
+	for i := range c.networks {
+		n := &c.networks[i]
+		n.order = i
+		if _, ok := c.byPrefix[n.address.Masked()]; !ok {
+			c.byPrefix[n.address.Masked()] = *n
 		}
 	}
 	c.lengths = slices.SortedFunc(maps.Keys(lengths), func(a, b int) int { return b - a })
@@ -264,7 +274,8 @@ func (c *checker) seconds(path string, d Duration, least, most int) bool {
 	if span%time.Second == 0 && span >= time.Duration(least)*time.Second && span <= time.Duration(most)*time.Second {
 		return true
 	}
-	c.refuse(path, fmt.Sprintf("%s is out of range", d), fmt.Sprintf("whole seconds from %ds to %ds", least, most), "")
+	name := path[strings.LastIndexByte(path, '.')+1:]
+	c.refuse(path, fmt.Sprintf("%s %s is out of range", name, d), fmt.Sprintf("whole seconds from %ds to %ds", least, most), "")
 	return false
 }
 

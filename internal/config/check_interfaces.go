@@ -211,40 +211,33 @@ func (c *checker) overlaps() {
 		a := n.address.Addr()
 		linkLocal := a.Is6() && a.IsLinkLocalUnicast()
 		if other, again := first[a]; again && !(linkLocal && n.iface != other.iface) {
-			c.refuse(c.networkPath(n), fmt.Sprintf("%s has the address %s already", other.iface, a), "each address once", "")
+			c.refuse(n.path, fmt.Sprintf("%s has the address %s already", other.iface, a), "each address once", "")
 			continue
 		}
 		first[a] = n
-		if !linkLocal && !n.address.IsSingleIP() {
+		if !linkLocal && !n.address.IsSingleIP() && n.address.Bits() > 0 && notUnicast(a) == "" {
 			wide = append(wide, n)
 		}
 	}
 	slices.SortStableFunc(wide, func(a, b network) int {
 		return cmp.Or(a.address.Masked().Addr().Compare(b.address.Masked().Addr()), cmp.Compare(a.address.Bits(), b.address.Bits()))
 	})
+	told := map[string]bool{}
 	for i := 1; i < len(wide); i++ {
 		outer, n := wide[i-1], wide[i]
 		if !outer.address.Overlaps(n.address) {
 			continue
 		}
-		if n.iface != outer.iface || n.address.Masked() != outer.address.Masked() {
-			at, other := n, outer
-			if c.before(c.networkPath(n), c.networkPath(outer)) {
-				at, other = outer, n
-			}
-			c.refuse(c.networkPath(at), fmt.Sprintf("network %s overlaps %s of %s", at.address.Masked(), other.address, other.iface), "networks apart from each other", "")
-		}
 		wide[i] = outer // the widest so far stays the one to compare with
+		if n.iface == outer.iface && n.address.Masked() == outer.address.Masked() {
+			continue
+		}
+		if n.order < outer.order {
+			outer, n = n, outer // the one below in the file is told
+		}
+		if !told[n.path] {
+			told[n.path] = true
+			c.refuse(n.path, fmt.Sprintf("network %s overlaps %s of %s", n.address.Masked(), outer.address, outer.iface), "networks apart from each other", "")
+		}
 	}
-}
-
-// networkPath is the path of the address that makes a network.
-func (c *checker) networkPath(n network) string {
-	return indexPath(joinPath("interfaces", n.iface)+".addresses", n.index)
-}
-
-// before reports whether one path stands before another in the file.
-func (c *checker) before(a, b string) bool {
-	p, q := c.place(a), c.place(b)
-	return cmp.Or(cmp.Compare(p.line, q.line), cmp.Compare(p.column, q.column)) < 0
 }

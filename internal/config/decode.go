@@ -4,7 +4,9 @@ package config
 
 import (
 	"encoding"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"reflect"
@@ -19,7 +21,12 @@ import (
 // Load reads and parses a file. It also returns the text, for revisions and
 // differences.
 func Load(path string) (*Config, []byte, error) {
-	data, err := os.ReadFile(path)
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read configuration: %w", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err != nil {
 		return nil, nil, fmt.Errorf("read configuration: %w", err)
 	}
@@ -104,7 +111,7 @@ func (d *decoder) notScalar(n *node, f field, path string, named position) {
 		return
 	}
 	hint := ""
-	if n.kind == list && len(n.items) == 1 && n.items[0].kind == scalar {
+	if n.kind == list && len(n.items) == 1 && n.items[0].kind == scalar && !f.secret {
 		hint = n.items[0].text
 	}
 	d.refuse(n.at, path, fmt.Sprintf("%s is %s", label(f, path), n.kind), expected, hint)
@@ -139,6 +146,10 @@ func valueForm(f field) string {
 		return fmt.Sprintf("a whole number from %d to %d", f.min, f.max)
 	case t.Kind() == reflect.Bool:
 		return "true or false"
+	case t.Kind() == reflect.Struct, t.Kind() == reflect.Map:
+		return "a section"
+	case f.secret:
+		return "the name of a secret"
 	}
 	return "text"
 }
@@ -226,7 +237,8 @@ func stringValue(n *node, v reflect.Value, f field) *wrongValue {
 
 func intValue(n *node, v reflect.Value, f field) *wrongValue {
 	wrong := &wrongValue{"", valueForm(f), ""}
-	number, err := decimal(n.text, math.MaxInt)
+	number, err := decimal(n.text, math.MaxInt64)
+	tooBig := errors.Is(err, errTooBig) || err == nil && v.OverflowInt(int64(number))
 	switch {
 	case n.quoted:
 		wrong.message = fmt.Sprintf("%s is text in quotes", f.name)
@@ -234,14 +246,14 @@ func intValue(n *node, v reflect.Value, f field) *wrongValue {
 			wrong.nearest = n.text
 		}
 		return wrong
-	case err != nil:
+	case err != nil && !tooBig:
 		wrong.message = fmt.Sprintf("%s: %q %v", f.name, abridge(n.text), err)
 		wrong.nearest = trimZeros(n.text)
 		return wrong
 	case len(f.words) > 0 && n.text != f.words[0]:
 		return wrong
-	case len(f.words) == 0 && (number < uint64(f.min) || number > uint64(f.max)):
-		wrong.message = fmt.Sprintf("%s %s is out of range", f.name, n.text)
+	case len(f.words) == 0 && (tooBig || number < uint64(f.min) || number > uint64(f.max)):
+		wrong.message = fmt.Sprintf("%s %s is out of range", f.name, abridge(n.text))
 		return wrong
 	}
 	v.SetInt(int64(number))
@@ -323,12 +335,11 @@ func (d *decoder) unknownKey(key *node, fields []field, path string) {
 		hint = f.name
 	}
 	expected := ""
-	if places := homes()[key.text]; len(places) > 0 && len(places) <= 3 {
+	if places := homes()[key.text]; hint == "" && len(places) > 0 && len(places) <= 3 {
 		expected = fmt.Sprintf("%s in section %s; is the indentation right?", name, strings.Join(places, " or "))
 		if places[0] == "" {
 			expected = name + " at the left margin; is the indentation right?"
 		}
-		hint = ""
 	} else if hint == "" {
 		expected = "one of " + strings.Join(names(fields), ", ")
 	}

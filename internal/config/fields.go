@@ -29,6 +29,7 @@ type field struct {
 	min, max int64
 	required bool
 	ordered  bool // a list whose order means something
+	secret   bool // the name of a secret, where a password may stand by mistake
 }
 
 var fieldCache sync.Map // reflect.Type → []field
@@ -49,6 +50,7 @@ func fieldsOf(t reflect.Type) []field {
 			doc: sf.Tag.Get("doc"), def: sf.Tag.Get("default"), example: sf.Tag.Get("example"),
 			min: bound(sf.Tag.Get("min"), 0), max: bound(sf.Tag.Get("max"), math.MaxInt32),
 			required: sf.Tag.Get("required") == "true", ordered: sf.Tag.Get("ordered") == "true",
+			secret: sf.Tag.Get("secret") == "true",
 		}
 		if words := sf.Tag.Get("enum"); words != "" {
 			f.words = strings.Split(words, ",")

@@ -11,7 +11,8 @@ import "net/netip"
 // The tags are read by the decoder, the JSON Schema and the reference page:
 // `yaml` names the key, `doc` says what it is for (with the unit), `default`
 // what applies when it is absent, `enum` the words it takes, `example` a value,
-// `ordered` that the order of a list means something.
+// `ordered` that the order of a list means something, `secret` that the value
+// names a secret.
 type Config struct {
 	Version    int                   `yaml:"version" json:"version" doc:"Version of this file's format." enum:"1" required:"true"`
 	System     System                `yaml:"system" json:"system" doc:"The router itself."`
@@ -89,7 +90,7 @@ type BGPPeer struct {
 	Interface   string     `yaml:"interface" json:"interface,omitempty" doc:"Interface of a link-local peer address."`
 	ASN         ASN        `yaml:"asn" json:"asn" doc:"The peer's AS number; our own makes the session internal." required:"true"`
 	Description string     `yaml:"description" json:"description,omitempty" doc:"Free text."`
-	Password    string     `yaml:"password" json:"password,omitempty" doc:"Name of the secret that holds the TCP MD5 password (RFC 2385)."`
+	Password    string     `yaml:"password" json:"password,omitempty" doc:"Name of the secret that holds the TCP MD5 password (RFC 2385)." secret:"true"`
 	Families    []Family   `yaml:"families" json:"families,omitempty" doc:"Address families to exchange. Absent: the family of the peer's address." enum:"ipv4,ipv6"`
 	Source      netip.Addr `yaml:"source" json:"source,omitzero" doc:"Own address of the session."`
 	Multihop    int        `yaml:"multihop" json:"multihop,omitempty" doc:"Hops to an external peer that is not on a connected network." min:"1" max:"255"`
@@ -155,7 +156,7 @@ type OSPFInterface struct {
 type OSPFAuth struct {
 	KeyID     int      `yaml:"key-id" json:"key-id" doc:"Number of the key." min:"1" max:"255" required:"true"`
 	Algorithm AuthAlgo `yaml:"algorithm" json:"algorithm,omitempty" doc:"Digest. OSPFv2 takes md5; OSPFv3 takes md5 or sha256." default:"md5" enum:"md5,sha256"`
-	Secret    string   `yaml:"secret" json:"secret" doc:"Name of the secret that holds the key." required:"true"`
+	Secret    string   `yaml:"secret" json:"secret" doc:"Name of the secret that holds the key." required:"true" secret:"true"`
 }
 
 // FastPath is how packets may bypass the kernel.

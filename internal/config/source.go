@@ -3,7 +3,6 @@
 package config
 
 import (
-	"bytes"
 	"fmt"
 	"regexp"
 	"strings"
@@ -16,7 +15,7 @@ import (
 const maxFile = 4 << 20
 
 // maxExcerpt is how many characters of a line are shown with a problem.
-const maxExcerpt = 200
+const maxExcerpt = 160
 
 // position is a place in the source; both count from 1, the column in characters.
 type position struct{ line, column int }
@@ -35,21 +34,42 @@ func newSource(file string, data []byte) (*source, []byte, *problems) {
 	ps := &problems{source: src}
 	if len(data) > maxFile {
 		ps.add(position{}, Problem{
-			Message:  fmt.Sprintf("the file has %.1f MB", float64(len(data))/1e6),
-			Expected: fmt.Sprintf("at most %d MB; is this the right file?", maxFile>>20),
+			Message:  fmt.Sprintf("the file has more than %d MB", maxFile>>20),
+			Expected: "a configuration; is this the right file?",
 		})
 		return src, nil, ps
 	}
-	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
-	src.lines = strings.Split(string(data), "\n")
+	src.lines = strings.Split(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n")
+	var text strings.Builder
 	for i, line := range src.lines {
-		if p, column := strangeCharacter(line); column > 0 {
-			src.lines[i] = strings.ToValidUTF8(line, "\uFFFD")
+		p, column := strangeCharacter(line)
+		if column == 0 {
+			line, column = tabsAsBlanks(line)
+			p = Problem{Message: "a tab", Expected: "spaces; tabs stand only at the end of a line and in front of a comment"}
+		}
+		if column > 0 {
+			src.lines[i] = strings.ToValidUTF8(src.lines[i], "\uFFFD")
 			ps.add(position{i + 1, column}, p)
 			break // one is enough: a binary file has thousands
 		}
+		text.WriteString(line)
+		text.WriteByte('\n')
 	}
-	return src, data, ps
+	return src, []byte(text.String()), ps
+}
+
+// tabsAsBlanks replaces each tab by one blank where it means nothing, so that
+// columns stay; elsewhere it returns the column of the tab.
+func tabsAsBlanks(line string) (string, int) {
+	at := strings.IndexByte(line, '\t')
+	if at < 0 {
+		return line, 0
+	}
+	rest := strings.TrimLeft(line[at:], " \t")
+	if rest != "" && rest[0] != '#' && !strings.HasPrefix(strings.TrimLeft(line, " "), "#") && !strings.Contains(line[:at], " #") {
+		return line, utf8.RuneCountInString(line[:at]) + 1
+	}
+	return strings.ReplaceAll(line, "\t", " "), 0
 }
 
 // strangeCharacter finds the first character of a line that a configuration
@@ -82,7 +102,7 @@ func isHiddenFormat(r rune) bool {
 
 // secretValue finds what stands after a key that sounds like a secret, so that
 // a password written in the wrong place is not repeated on screens and in logs.
-var secretValue = regexp.MustCompile(`(?i)[\w-]*(?:passw|passphrase|secret|psk|md5|auth-?key)[\w-]*["']?\s*:\s*(\S.*)$`)
+var secretValue = regexp.MustCompile(`(?i)[\w-]*(?:pa?s+w|pwd|passphrase|secr|psk|md5|auth-?key)[\w-]*["']?\s*:\s*(\S.*)$`)
 
 // excerpt returns a line for showing and the number of terminal cells in front
 // of the place: tabs become spaces, wide characters take two cells.
@@ -96,13 +116,21 @@ func (s *source) excerpt(at position) (line string, caret int) {
 		masked = m[2]
 	}
 	var b strings.Builder
-	column, cells := 0, 0
+	first, column, cells := 1, 0, 0
+	if at.column > maxExcerpt/2 {
+		first = at.column - maxExcerpt/2
+		b.WriteString("…")
+		cells++
+	}
 	for i, r := range text {
 		column++
+		if column < first {
+			continue
+		}
 		if column == at.column {
 			caret = cells
 		}
-		if column > maxExcerpt {
+		if column >= first+maxExcerpt {
 			b.WriteString("…")
 			break
 		}

@@ -37,6 +37,9 @@ func (w *wrongValue) Error() string {
 	return text
 }
 
+// errTooBig is what decimal says of a number beyond the limit.
+var errTooBig = errors.New("is too big")
+
 // decimal reads digits without sign, leading zero, underscore or other base, up to limit.
 func decimal(text string, limit uint64) (uint64, error) {
 	if text == "" {
@@ -52,7 +55,7 @@ func decimal(text string, limit uint64) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || n > limit {
-		return 0, fmt.Errorf("is more than %d", limit)
+		return 0, errTooBig
 	}
 	return n, nil
 }

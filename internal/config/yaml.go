@@ -210,10 +210,7 @@ func syntaxProblem(err error) (position, Problem) {
 
 // syntaxWords say what the YAML library's commonest complaints mean for the operator.
 var syntaxWords = map[string]Problem{
-	"found character '\t' that cannot start any token":                   {Message: "a tab in the indentation", Expected: "spaces"},
-	"tab character cannot use as a map key directly":                     {Message: "a tab in the indentation", Expected: "spaces"},
-	"tab character cannot use as a sequence delimiter":                   {Message: "a tab behind the dash", Expected: "a space"},
-	"mapping value is not allowed in this context":                       {Message: "a second value on one line", Expected: "one key: value per line, or quotes around text with ': ' inside"},
+	"mapping value is not allowed in this context":                       {Message: "a colon inside a value", Expected: "quotes around text with ': ' in it; or is the line below indented too deep?"},
 	"non-map value is specified":                                         {Message: "a line without a key", Expected: "key: value"},
 	"unexpected key name":                                                {Message: "a line without a key", Expected: "key: value"},
 	"value is not allowed in this context. map key-value is pre-defined": {Message: "indented deeper than the line above allows", Expected: "the same indentation as the key above"},

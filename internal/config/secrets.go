@@ -32,8 +32,9 @@ var secretName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 // Secrets holds secrets by name. The zero value holds none.
 type Secrets struct {
-	values  *map[string]string // behind a pointer, where %+v of a struct around doesn't look
-	unknown bool               // the names can't be read: every name may exist
+	names   []string
+	value   func(name string) string // a function, because fmt prints unexported maps of a structure around
+	unknown bool                     // the names can't be read: every name may exist
 }
 
 // UnreadSecrets stands for a secrets file that the caller may not read, as in a
@@ -98,31 +99,31 @@ func ParseSecrets(file string, data []byte) (Secrets, error) {
 	if found.copyPlaces(ps); len(ps.list) > 0 {
 		return Secrets{}, ps.err()
 	}
-	s := Secrets{values: &map[string]string{}}
+	values := map[string]string{}
 	if root.kind != section {
 		ps.add(root.at, Problem{Message: "not a list of secrets", Expected: "name: value, one per line"})
 	}
 	for _, e := range root.entries {
-		if p := s.take(e); p.Message != "" {
+		if p := takeSecret(values, e); p.Message != "" {
 			ps.add(e.key.at, p)
 		}
 	}
 	if err := ps.err(); err != nil {
 		return Secrets{}, err
 	}
-	return s, nil
+	return Secrets{names: slices.Sorted(maps.Keys(values)), value: func(name string) string { return values[name] }}, nil
 }
 
-// take adds one entry or says what is wrong with it. Names that are no names are
+// takeSecret adds one entry or says what is wrong with it. Names that are no names are
 // not repeated: a value with wrong indentation may have become one.
-func (s Secrets) take(e entry) Problem {
+func takeSecret(values map[string]string, e entry) Problem {
 	switch {
 	case !secretName.MatchString(e.key.text):
 		return Problem{Message: "the name of this secret has strange characters", Expected: "letters, digits, dots, dashes and underscores, at most 63"}
 	case e.value.kind != scalar || e.value.text == "":
 		return Problem{Message: "this secret is no text", Expected: "name: value; a value with : # or quotes in it goes in quotes"}
 	}
-	if _, again := s.Get(e.key.text); again {
+	if _, again := values[e.key.text]; again {
 		return Problem{Message: "this secret stands in the file twice", Expected: "each name once"}
 	}
 	for _, r := range e.value.text {
@@ -130,7 +131,7 @@ func (s Secrets) take(e entry) Problem {
 			return Problem{Message: "this secret has a line break or control character", Expected: "printable text on one line"}
 		}
 	}
-	(*s.values)[e.key.text] = e.value.text
+	values[e.key.text] = e.value.text
 	return Problem{}
 }
 
@@ -143,20 +144,14 @@ func (ps *problems) copyPlaces(to *problems) {
 
 // Get returns the value of a secret and whether there is one of that name.
 func (s Secrets) Get(name string) (string, bool) {
-	if s.values == nil {
+	if !slices.Contains(s.names, name) {
 		return "", false
 	}
-	value, ok := (*s.values)[name]
-	return value, ok
+	return s.value(name), true
 }
 
 // Names returns the names in order.
-func (s Secrets) Names() []string {
-	if s.values == nil {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(*s.values))
-}
+func (s Secrets) Names() []string { return slices.Clone(s.names) }
 
 // has reports whether a name may be used.
 func (s Secrets) has(name string) bool {

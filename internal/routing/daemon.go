@@ -31,8 +31,8 @@ const (
 	startLimit = 30 * time.Second // until a daemon serves its sockets
 	stopLimit  = 20 * time.Second // until a daemon has ended after SIGTERM; zebra removes its routes first
 	// staleRoutes is how long a new zebra keeps the routes of its predecessor, in seconds: the protocols
-	// reconnect within 10 s and then confirm a full table in about as much again.
-	staleRoutes = 120
+	// reconnect within 10 s and then confirm a full table in about as much again. What nobody confirms goes.
+	staleRoutes = 60
 )
 
 // host is where FRR lives: the paths of one pathspace, and how to run a program beside it.
@@ -49,10 +49,20 @@ func (h host) socket(d string) string  { return filepath.Join(h.runDir(), d+".vt
 func (h host) pidFile(d string) string { return filepath.Join(h.runDir(), d+".pid") }
 func (h host) confFile() string        { return filepath.Join(h.etcDir(), "frr.conf") }
 func (h host) binary(d string) string  { return filepath.Join(daemonDir, d) }
+
+// daemons returns what runs for d on this host, in the order in which it starts.
+func (h host) daemons(d Desired) []string {
+	list := d.Daemons()
+	if _, err := os.Stat(filepath.Join(h.root, h.binary(mgmtd))); err == nil && len(list) > 0 {
+		list = append([]string{mgmtd}, list...)
+	}
+	return list
+}
+
 func (h host) argv(d string) []string {
 	argv := []string{h.binary(d), "-N", h.name, "-d", "-P", "0", "--log", "syslog", "--log-level", "warn"}
 	if d == zebra {
-		argv = append(argv, fmt.Sprintf("-K%d", staleRoutes), "-s", "90000000")
+		argv = append(argv, fmt.Sprintf("-K%d", staleRoutes), "-s", "90000000", "--v6-rr-semantics")
 	}
 	return argv
 }

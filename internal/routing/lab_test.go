@@ -124,7 +124,7 @@ func (l *lab) bird(ns, conf string) func(command ...string) string {
 	l.t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
-		if l.t.Failed() {
+		if l.t.Failed() || testing.Verbose() {
 			out, _ := os.ReadFile(logFile.Name())
 			l.t.Logf("bird in %s:\n%s", ns, out)
 		}
@@ -148,10 +148,12 @@ func (l *lab) bird(ns, conf string) func(command ...string) string {
 // eventually waits until check returns "" and fails with what it said last.
 func (l *lab) eventually(what string, check func() string) {
 	l.t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
+	start := time.Now()
+	deadline := start.Add(30 * time.Second)
 	for {
 		said := check()
 		if said == "" {
+			l.t.Logf("%s after %v", what, time.Since(start).Round(10*time.Millisecond))
 			return
 		}
 		if time.Now().After(deadline) {

@@ -19,6 +19,7 @@ import (
 
 // The FRR daemons, in the order in which they start.
 const (
+	mgmtd  = "mgmtd"
 	zebra  = "zebra"
 	bgpd   = "bgpd"
 	ospfd  = "ospfd"
@@ -26,7 +27,8 @@ const (
 	bfdd   = "bfdd"
 )
 
-var startOrder = []string{zebra, bfdd, bgpd, ospfd, ospf6d}
+// mgmtd came with FRR 9; without it zebra keeps asking for it and never sleeps. It runs where it is installed.
+var startOrder = []string{mgmtd, zebra, bfdd, bgpd, ospfd, ospf6d}
 
 // bgpDefaultTag marks a default route that BGP has taken. It travels with the route through zebra
 // to OSPF, which tells its default route only while one with this tag is in use.

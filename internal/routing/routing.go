@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,6 +32,7 @@ type Routing struct {
 	wake  chan struct{} // something for Run to look at: a daemon ended, a new desired state
 
 	commands atomic.Uint64
+	names    atomic.Pointer[map[string]string] // name of the BGP peer by address, for show while an Apply runs
 
 	mu      sync.Mutex // held during Apply, Stop and restarts
 	desired Desired    // what was applied last
@@ -100,7 +101,7 @@ func (r *Routing) revive(ctx context.Context) time.Duration {
 		return 0
 	}
 	var next time.Duration
-	for _, daemon := range r.desired.Daemons() {
+	for _, daemon := range r.host.daemons(r.desired) {
 		p := r.procs[daemon]
 		if p.alive() {
 			continue
@@ -159,15 +160,16 @@ func (r *Routing) ensure(ctx context.Context, daemon string) error {
 func (r *Routing) Apply(ctx context.Context, d Desired) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.retire(ctx, d); err != nil {
+	wanted := r.host.daemons(d)
+	if err := r.retire(ctx, wanted); err != nil {
 		return err
 	}
-	for _, daemon := range d.Daemons() {
+	for _, daemon := range wanted {
 		if err := r.ensure(ctx, daemon); err != nil {
 			return err
 		}
 	}
-	for _, daemon := range d.Daemons() {
+	for _, daemon := range wanted {
 		if err := r.configure(ctx, daemon, d); err != nil {
 			return err
 		}
@@ -176,6 +178,7 @@ func (r *Routing) Apply(ctx context.Context, d Desired) error {
 		return err
 	}
 	r.desired, r.applied = d, true
+	r.names.Store(&d.peers)
 	r.notify()
 	return nil
 }
@@ -212,11 +215,10 @@ func (r *Routing) configure(ctx context.Context, daemon string, d Desired) error
 	return nil
 }
 
-// retire ends the daemons that d doesn't want, protocols before zebra.
-func (r *Routing) retire(ctx context.Context, d Desired) error {
-	for i := len(startOrder) - 1; i >= 0; i-- {
-		daemon := startOrder[i]
-		if _, wanted := d.text[daemon]; wanted {
+// retire ends the daemons that are not wanted, protocols before zebra.
+func (r *Routing) retire(ctx context.Context, wanted []string) error {
+	for _, daemon := range slices.Backward(startOrder) {
+		if slices.Contains(wanted, daemon) {
 			continue
 		}
 		p := r.procs[daemon]
@@ -290,9 +292,6 @@ func (r *Routing) Stop(ctx context.Context) error { return r.Apply(ctx, Desired{
 
 // Plan says what Apply of d would change against what FRR runs now. It changes nothing.
 func (r *Routing) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
-	r.mu.Lock()
-	names := maps.Clone(r.desired.peers)
-	r.mu.Unlock()
 	have := map[string]*node{}
 	for _, daemon := range startOrder {
 		p, err := r.host.find(daemon)
@@ -307,7 +306,7 @@ func (r *Routing) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
 			return nil, err
 		}
 	}
-	return effects(have, d.trees(), names, d.peers), nil
+	return effects(have, d.trees(), r.peerNames(), d.peers), nil
 }
 
 // running returns a daemon's running configuration.

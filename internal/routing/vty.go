@@ -100,18 +100,26 @@ func (v *vty) exchange(line string) (string, byte, error) {
 }
 
 // configure sends configuration commands and returns how many were taken. It stops at the first one refused.
-func (v *vty) configure(ctx context.Context, commands []string) (int, error) {
-	if _, err := v.command(ctx, "configure terminal"); err != nil {
-		return 0, err
-	}
-	for i, c := range commands {
+//
+// The brackets around them are what vtysh sends around a file: bgpd opens no new session in between,
+// which would otherwise start without the families and policies that the next lines bring.
+func (v *vty) configure(ctx context.Context, commands []string) (taken int, err error) {
+	for _, c := range []string{"configure terminal", "XFRR_start_configuration"} {
 		if _, err := v.command(ctx, c); err != nil {
-			v.command(ctx, "end")
-			return i, err
+			return 0, err
 		}
 	}
-	_, err := v.command(ctx, "end")
-	return len(commands), err
+	for _, c := range commands {
+		if _, err = v.command(ctx, c); err != nil {
+			break
+		}
+		taken++
+	}
+	v.command(ctx, "end")
+	v.command(ctx, "configure terminal")
+	_, end := v.command(ctx, "XFRR_end_configuration")
+	v.command(ctx, "end")
+	return taken, errors.Join(err, end)
 }
 
 // running returns the daemon's running configuration.

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the daemons know, read from their JSON. The fields taken here have the same names in FRR 8.4 and 10.3,
+// or both names are looked at; a field that a version lacks stays zero.
+package routing
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// BGPSummary is the state of all BGP sessions.
+type BGPSummary struct {
+	RouterID string            `json:"router-id"`
+	ASN      uint32            `json:"asn"`
+	Peers    []BGPPeerStatus   `json:"peers"`
+	Tables   map[string]uint64 `json:"tables"` // destinations in the BGP table by family
+}
+
+// BGPPeerStatus is one session, with the routes of each family.
+type BGPPeerStatus struct {
+	Name        string               `json:"name,omitempty"` // the operator's name for the peer
+	Address     string               `json:"address"`
+	ASN         uint32               `json:"asn"`
+	Description string               `json:"description,omitempty"`
+	State       string               `json:"state"`       // Established, Active, Idle (Admin), …
+	UptimeMsec  uint64               `json:"uptime-msec"` // since established, or since the session was lost
+	Established uint64               `json:"times-established"`
+	Dropped     uint64               `json:"times-dropped"`
+	MsgReceived uint64               `json:"messages-received"`
+	MsgSent     uint64               `json:"messages-sent"`
+	Families    map[string]BGPCounts `json:"families"` // by "ipv4", "ipv6"
+}
+
+// BGPCounts counts routes of one family.
+type BGPCounts struct {
+	Received uint64 `json:"received"`
+	Sent     uint64 `json:"sent"`
+}
+
+var familyKeys = []struct{ family, key string }{{"ipv4", "ipv4Unicast"}, {"ipv6", "ipv6Unicast"}}
+
+// BGPSummary reads the sessions. Without BGP it returns an empty summary.
+func (r *Routing) BGPSummary(ctx context.Context) (BGPSummary, error) {
+	var raw map[string]struct {
+		RouterID string `json:"routerId"`
+		AS       uint32 `json:"as"`
+		RIBCount uint64 `json:"ribCount"`
+		Peers    map[string]struct {
+			RemoteAS    uint32 `json:"remoteAs"`
+			Desc        string `json:"desc"`
+			State       string `json:"state"`
+			UptimeMsec  uint64 `json:"peerUptimeMsec"`
+			Received    uint64 `json:"pfxRcd"`
+			Sent        uint64 `json:"pfxSnt"`
+			MsgRcvd     uint64 `json:"msgRcvd"`
+			MsgSent     uint64 `json:"msgSent"`
+			Established uint64 `json:"connectionsEstablished"`
+			Dropped     uint64 `json:"connectionsDropped"`
+		} `json:"peers"`
+	}
+	s := BGPSummary{Peers: []BGPPeerStatus{}, Tables: map[string]uint64{}}
+	if err := r.show(ctx, bgpd, "show bgp summary json", &raw); err != nil {
+		return s, err
+	}
+	names := r.peerNames()
+	peers := map[string]*BGPPeerStatus{}
+	for _, f := range familyKeys {
+		table, ok := raw[f.key]
+		if !ok {
+			continue
+		}
+		s.RouterID, s.ASN, s.Tables[f.family] = table.RouterID, table.AS, table.RIBCount
+		for address, p := range table.Peers {
+			known := peers[address]
+			if known == nil {
+				known = &BGPPeerStatus{
+					Name: names[address], Address: address, ASN: p.RemoteAS, Description: p.Desc, State: p.State,
+					UptimeMsec: p.UptimeMsec, Established: p.Established, Dropped: p.Dropped,
+					MsgReceived: p.MsgRcvd, MsgSent: p.MsgSent, Families: map[string]BGPCounts{},
+				}
+				peers[address] = known
+			}
+			known.Families[f.family] = BGPCounts{Received: p.Received, Sent: p.Sent}
+		}
+	}
+	for _, address := range slices.Sorted(maps.Keys(peers)) {
+		s.Peers = append(s.Peers, *peers[address])
+	}
+	return s, nil
+}
+
+// peerNames returns the operator's names of the peers by address; never to be written to.
+func (r *Routing) peerNames() map[string]string {
+	if p := r.names.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// BGPNeighbor is one session in detail.
+type BGPNeighbor struct {
+	Name       string               `json:"name,omitempty"`
+	Address    string               `json:"address"`
+	ASN        uint32               `json:"asn"`
+	State      string               `json:"state"`
+	UptimeMsec uint64               `json:"uptime-msec"`
+	HoldMsec   uint64               `json:"hold-time-msec"`
+	LastReset  string               `json:"last-reset,omitempty"`
+	BFD        string               `json:"bfd,omitempty"` // Up, Down, …; empty without BFD
+	Families   map[string]BGPCounts `json:"families"`
+}
+
+// BGPNeighbors reads the sessions in detail.
+func (r *Routing) BGPNeighbors(ctx context.Context) ([]BGPNeighbor, error) {
+	var raw map[string]json.RawMessage
+	out := []BGPNeighbor{}
+	if err := r.show(ctx, bgpd, "show bgp neighbors json", &raw); err != nil {
+		return out, err
+	}
+	names := r.peerNames()
+	for _, address := range slices.Sorted(maps.Keys(raw)) {
+		if _, err := netip.ParseAddr(address); err != nil {
+			continue // keys beside the peers
+		}
+		var n struct {
+			RemoteAS   uint32 `json:"remoteAs"`
+			State      string `json:"bgpState"`
+			UptimeMsec uint64 `json:"bgpTimerUpMsec"`
+			HoldMsec   uint64 `json:"bgpTimerHoldTimeMsecs"`
+			LastReset  string `json:"lastResetDueTo"`
+			BFD        struct {
+				Status string `json:"status"`
+			} `json:"peerBfdInfo"`
+			Families map[string]struct {
+				Accepted uint64 `json:"acceptedPrefixCounter"`
+				Sent     uint64 `json:"sentPrefixCounter"`
+			} `json:"addressFamilyInfo"`
+		}
+		if err := json.Unmarshal(raw[address], &n); err != nil {
+			return out, fmt.Errorf("bgpd: show bgp neighbors: %w", err)
+		}
+		b := BGPNeighbor{
+			Name: names[address], Address: address, ASN: n.RemoteAS, State: n.State, UptimeMsec: n.UptimeMsec,
+			HoldMsec: n.HoldMsec, LastReset: n.LastReset, BFD: n.BFD.Status, Families: map[string]BGPCounts{},
+		}
+		for _, f := range familyKeys {
+			if c, ok := n.Families[f.key]; ok {
+				b.Families[f.family] = BGPCounts{Received: c.Accepted, Sent: c.Sent}
+			}
+		}
+		out = append(out, b)
+	}
+	return out, nil
+}
+
+// OSPFNeighbor is one neighbour, of version 2 or 3.
+type OSPFNeighbor struct {
+	Version   int    `json:"version"`
+	RouterID  string `json:"router-id"`
+	Address   string `json:"address,omitempty"` // OSPFv2 only
+	Interface string `json:"interface"`
+	State     string `json:"state"`          // Full, 2-Way, Init, …
+	Role      string `json:"role,omitempty"` // DR, Backup, DROther
+	Priority  int    `json:"priority"`
+}
+
+// OSPFNeighbors reads the neighbours of both versions.
+func (r *Routing) OSPFNeighbors(ctx context.Context) ([]OSPFNeighbor, error) {
+	v2, err := r.ospf2Neighbors(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v3, err := r.ospf3Neighbors(ctx)
+	return append(v2, v3...), err
+}
+
+func (r *Routing) ospf2Neighbors(ctx context.Context) ([]OSPFNeighbor, error) {
+	var raw struct {
+		Neighbors map[string][]struct {
+			State    string `json:"nbrState"`
+			OldState string `json:"state"` // FRR 8
+			Priority int    `json:"nbrPriority"`
+			OldPrio  int    `json:"priority"` // FRR 8
+			Address  string `json:"ifaceAddress"`
+			OldAddr  string `json:"address"` // FRR 8
+			Iface    string `json:"ifaceName"`
+		} `json:"neighbors"`
+	}
+	out := []OSPFNeighbor{}
+	if err := r.show(ctx, ospfd, "show ip ospf neighbor json", &raw); err != nil {
+		return out, err
+	}
+	for _, id := range slices.Sorted(maps.Keys(raw.Neighbors)) {
+		for _, n := range raw.Neighbors[id] {
+			full := n.State
+			if full == "" {
+				full = n.OldState
+			}
+			state, role, _ := strings.Cut(full, "/")
+			iface, own, _ := strings.Cut(n.Iface, ":")
+			address := n.Address
+			if address == "" || address == own {
+				address = n.OldAddr
+			}
+			out = append(out, OSPFNeighbor{
+				Version: 2, RouterID: id, Address: address, Interface: iface,
+				State: state, Role: strings.Trim(role, "-"), Priority: max(n.Priority, n.OldPrio),
+			})
+		}
+	}
+	return out, nil
+}
+
+func (r *Routing) ospf3Neighbors(ctx context.Context) ([]OSPFNeighbor, error) {
+	var raw struct {
+		Neighbors []struct {
+			ID       string `json:"neighborId"`
+			Priority int    `json:"priority"`
+			State    string `json:"state"`
+			Role     string `json:"ifState"`
+			Iface    string `json:"interfaceName"`
+		} `json:"neighbors"`
+	}
+	out := []OSPFNeighbor{}
+	if err := r.show(ctx, ospf6d, "show ipv6 ospf6 neighbor json", &raw); err != nil {
+		return out, err
+	}
+	for _, n := range raw.Neighbors {
+		out = append(out, OSPFNeighbor{
+			Version: 3, RouterID: n.ID, Interface: n.Iface, State: n.State, Role: n.Role, Priority: n.Priority,
+		})
+	}
+	return out, nil
+}
+
+// Route is one route that zebra knows: one line of "show ip route" per next hop.
+type Route struct {
+	Prefix    string         `json:"prefix"`
+	Protocol  string         `json:"protocol"` // bgp, ospf, kernel, connected, …
+	Selected  bool           `json:"selected"`
+	Installed bool           `json:"installed"`
+	Distance  uint32         `json:"distance"`
+	Metric    uint32         `json:"metric"`
+	Tag       uint32         `json:"tag,omitempty"`
+	Uptime    string         `json:"uptime"`
+	NextHops  []RouteNextHop `json:"next-hops"`
+}
+
+// RouteNextHop is one of a route's next hops.
+type RouteNextHop struct {
+	Address   string `json:"address,omitempty"`
+	Interface string `json:"interface,omitempty"`
+	Active    bool   `json:"active"`
+	Blackhole bool   `json:"blackhole,omitempty"`
+}
+
+// Route reads the routes to a prefix, or those that an address takes; with longer also all
+// prefixes inside it.
+func (r *Routing) Route(ctx context.Context, prefix netip.Prefix, longer bool) ([]Route, error) {
+	if !prefix.IsValid() {
+		return nil, fmt.Errorf("show route: expected an address or a prefix")
+	}
+	family, what := "ip", prefix.Masked().String()
+	if prefix.Addr().Is6() {
+		family = "ipv6"
+	}
+	switch {
+	case longer:
+		what += " longer-prefixes"
+	case prefix.IsSingleIP():
+		what = prefix.Addr().String()
+	}
+	var raw map[string][]struct {
+		Protocol  string `json:"protocol"`
+		Selected  bool   `json:"selected"`
+		Installed bool   `json:"installed"`
+		Distance  uint32 `json:"distance"`
+		Metric    uint32 `json:"metric"`
+		Tag       uint32 `json:"tag"`
+		Uptime    string `json:"uptime"`
+		NextHops  []struct {
+			IP          string `json:"ip"`
+			Interface   string `json:"interfaceName"`
+			Active      bool   `json:"active"`
+			Unreachable bool   `json:"unreachable"`
+		} `json:"nexthops"`
+	}
+	out := []Route{}
+	if err := r.show(ctx, zebra, "show "+family+" route "+what+" json", &raw); err != nil {
+		return out, err
+	}
+	for _, p := range slices.Sorted(maps.Keys(raw)) {
+		for _, e := range raw[p] {
+			route := Route{Prefix: p, Protocol: e.Protocol, Selected: e.Selected, Installed: e.Installed,
+				Distance: e.Distance, Metric: e.Metric, Tag: e.Tag, Uptime: e.Uptime, NextHops: []RouteNextHop{}}
+			for _, n := range e.NextHops {
+				route.NextHops = append(route.NextHops, RouteNextHop{n.IP, n.Interface, n.Active, n.Unreachable})
+			}
+			out = append(out, route)
+		}
+	}
+	return out, nil
+}
+
+// show asks a daemon for JSON. A daemon that does not run knows nothing: v stays as it is.
+func (r *Routing) show(ctx context.Context, daemon, command string, v any) error {
+	p, err := r.host.find(daemon)
+	if err != nil || p == nil {
+		return err
+	}
+	p.fd.Close()
+	c, err := dialVTY(ctx, daemon, r.host.socket(daemon))
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	text, err := c.command(ctx, command)
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(text) == "" || strings.HasPrefix(strings.TrimSpace(text), "%") {
+		return nil // "% BGP instance not found": nothing there
+	}
+	if err := json.Unmarshal([]byte(text), v); err != nil {
+		return fmt.Errorf("%s: answer to %q: %w", daemon, command, err)
+	}
+	return nil
+}

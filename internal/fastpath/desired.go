@@ -20,7 +20,7 @@ type Desired struct {
 // DesiredPort is what one interface should do.
 type DesiredPort struct {
 	FastPath  bool             `json:"fast-path"`
-	AntiSpoof config.AntiSpoof `json:"anti-spoof"` // of IPv6; that of IPv4 is the kernel's rp_filter
+	AntiSpoof config.AntiSpoof `json:"anti-spoof"` // on top of the kernel's rp_filter
 	VLAN      bool             `json:"vlan"`       // sits on another interface: no program of its own
 }
 

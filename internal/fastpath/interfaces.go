@@ -151,11 +151,11 @@ func (s settings) flags(want DesiredPort, all4, all6 settings) uint16 {
 	case 2:
 		f |= ifLoose4
 	}
-	switch want.AntiSpoof {
+	switch want.AntiSpoof { // in the kernel a rule of nftables for both families
 	case "strict":
-		f |= ifStrict6
+		f |= ifStrict4 | ifStrict6
 	case "loose":
-		f |= ifLoose6
+		f |= ifLoose4 | ifLoose6
 	}
 	if s.redirects4 {
 		f |= ifRedirects4

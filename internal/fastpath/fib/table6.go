@@ -32,7 +32,7 @@ func halves6(a netip.Addr) (hi, lo uint64) {
 }
 
 func check6(p netip.Prefix) error {
-	if !p.IsValid() || !p.Addr().Is6() || p.Addr().Is4In6() {
+	if !p.IsValid() || !p.Addr().Is6() {
 		return fmt.Errorf("fib: %v is no IPv6 prefix", p)
 	}
 	return nil

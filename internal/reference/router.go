@@ -23,6 +23,7 @@ const (
 // Port is one interface of the router.
 type Port struct {
 	Index       int
+	Name        string
 	MAC         packet.MAC
 	MTU         int // largest network packet in bytes
 	SourceCheck SourceCheck
@@ -48,23 +49,68 @@ type Router struct {
 	v4, v6     table
 }
 
-// New returns a router with these ports, their addresses and the routes that
-// follow from the addresses.
-func New(ports []Port) *Router {
+// State is the forwarding state of a router. Routes that follow from the ports'
+// addresses are not among Routes.
+type State struct {
+	Ports      []Port
+	Neighbours []rib.Neighbour
+	NextHops   []rib.NextHopGroup
+	Routes     []rib.Route
+}
+
+// New returns the router with that state.
+func New(s State) *Router {
 	r := &Router{
 		ports:      make(map[int]*Port),
 		neighbours: make(map[neighbourKey]packet.MAC),
 		hops:       make(map[uint32]rib.NextHopGroup),
 		own:        make(map[netip.Addr]bool),
 	}
-	for _, p := range ports {
+	for _, p := range s.Ports {
 		r.ports[p.Index] = &p
 		for _, a := range p.Addresses {
 			r.own[a.Addr()] = true
 		}
 	}
-	r.AddRoutes(Connected(ports))
+	for _, n := range s.Neighbours {
+		if len(n.MAC) == 6 { // an unresolved one is as good as none
+			r.neighbours[neighbourKey{n.Interface, n.Address}] = packet.MAC(n.MAC)
+		}
+	}
+	for _, g := range s.NextHops {
+		r.hops[g.ID] = g
+	}
+	for _, route := range slices.Concat(Connected(s.Ports), s.Routes) {
+		t := &r.v6
+		if route.Prefix.Addr().Is4() {
+			t = &r.v4
+		}
+		t.add(route)
+	}
 	return r
+}
+
+// Tell tells a listener the whole state in the kernel's words, as if it had been read from netlink.
+func (s State) Tell(to rib.Listener) {
+	to.Begin()
+	for _, p := range s.Ports {
+		link := rib.Link{Index: p.Index, Name: p.Name, Kind: "veth", MAC: p.MAC[:], MTU: p.MTU, Up: true, Running: true}
+		if p.Parent != 0 {
+			link.Kind, link.Parent, link.VLANID, link.VLANProto = "vlan", p.Parent, p.Tag.TCI, p.Tag.Type
+		}
+		to.Links([]rib.Link{link})
+		for _, a := range p.Addresses {
+			to.Addresses([]rib.LinkAddress{{Address: a, Interface: p.Index}})
+		}
+	}
+	to.Neighbours(s.Neighbours)
+	to.NextHops(s.NextHops)
+	var changes []rib.RouteChange
+	for _, route := range slices.Concat(Connected(s.Ports), s.Routes) {
+		changes = append(changes, rib.RouteChange{Route: route})
+	}
+	to.Routes(changes)
+	to.End()
 }
 
 // Connected is the routes that a router has from its addresses alone: the
@@ -109,33 +155,6 @@ func lastAddress(p netip.Prefix) netip.Addr {
 	}
 	a, _ := netip.AddrFromSlice(b)
 	return a
-}
-
-// AddRoutes adds routes of the main and local tables; others are not looked at.
-func (r *Router) AddRoutes(routes []rib.Route) {
-	for _, route := range routes {
-		t := &r.v6
-		if route.Prefix.Addr().Is4() {
-			t = &r.v4
-		}
-		t.add(route)
-	}
-}
-
-// AddNextHops adds next-hop objects that routes refer to by id.
-func (r *Router) AddNextHops(groups []rib.NextHopGroup) {
-	for _, g := range groups {
-		r.hops[g.ID] = g
-	}
-}
-
-// AddNeighbours adds resolved neighbours; others are as good as absent.
-func (r *Router) AddNeighbours(neighbours []rib.Neighbour) {
-	for _, n := range neighbours {
-		if len(n.MAC) == 6 {
-			r.neighbours[neighbourKey{n.Interface, n.Address}] = packet.MAC(n.MAC)
-		}
-	}
 }
 
 // table finds routes by trying every prefix length from the longest. The local

@@ -46,14 +46,14 @@ type Reason string
 
 // Reasons to drop: Linux drops these too, and says nothing.
 const (
-	Truncated      Reason = "truncated"      // the frame ends inside the IP header
-	BadVersion     Reason = "bad-version"    // not the ethertype's version, or a header length below the minimum
-	BadLength      Reason = "bad-length"     // the length field tells of more than arrived, or of less than a header
-	BadChecksum    Reason = "bad-checksum"   // IPv4 header checksum (RFC 1812 5.2.2)
-	MartianSource  Reason = "martian-source" // an address that no packet can come from (RFC 1812 5.3.7, RFC 4291 2.7)
-	MartianDest    Reason = "martian-dest"   // likewise a destination
-	Spoofed        Reason = "spoofed"        // fails the port's source check (RFC 3704)
-	BlackholeRoute Reason = "blackhole"      // the route says: discard silently
+	Truncated      Reason = "truncated"           // the frame ends inside the IP header
+	BadVersion     Reason = "bad-version"         // not the ethertype's version, or a header length below the minimum
+	BadLength      Reason = "bad-length"          // the length field tells of more than arrived, or of less than a header
+	BadChecksum    Reason = "bad-checksum"        // IPv4 header checksum (RFC 1812 5.2.2)
+	MartianSource  Reason = "martian-source"      // an address that no packet can come from (RFC 1812 5.3.7, RFC 4291 2.7)
+	MartianDest    Reason = "martian-destination" // likewise a destination
+	Spoofed        Reason = "spoofed"             // fails the port's source check (RFC 3704)
+	BlackholeRoute Reason = "blackhole"           // the route says: discard silently
 )
 
 // Reasons to punt.
@@ -65,7 +65,7 @@ const (
 	HasOptions        Reason = "options"           // IPv4 options
 	IsFragment        Reason = "fragment"          // IPv4 fragment
 	HopByHop          Reason = "hop-by-hop"        // every router must look into it (RFC 8200 4.3)
-	ExtensionHeader   Reason = "extension"         // hides the ports that choose among next hops
+	ExtensionHeader   Reason = "extension-header"  // hides the ports that choose among next hops
 	MulticastDest     Reason = "multicast"         // destination is a group
 	BroadcastDest     Reason = "broadcast"         // limited, or of a connected network
 	LoopbackAddress   Reason = "loopback"          // 127.0.0.0/8 at either end

@@ -3,7 +3,9 @@
 package voices
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
@@ -11,10 +13,13 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"minne/internal/kernel"
 )
 
 // namespace is a network namespace that lives as long as the goroutine inside it:
-// one that owns its thread and runs what it is given.
+// one that owns its thread and runs what it is given. Without calls it is the
+// namespace of the whole process.
 type namespace struct {
 	fd    int
 	calls chan func()
@@ -48,6 +53,9 @@ func newNamespace(t *testing.T) *namespace {
 
 // do runs f on the namespace's thread.
 func (ns *namespace) do(f func() error) error {
+	if ns.calls == nil {
+		return f()
+	}
 	done := make(chan error)
 	ns.calls <- func() { done <- f() }
 	return <-done
@@ -75,13 +83,13 @@ func (ns *namespace) run(t *testing.T, lines []string, name string, args ...stri
 	}
 }
 
-// sysctl writes settings below /proc/sys/net, given as path=value.
-func (ns *namespace) sysctl(t *testing.T, settings ...string) {
+// sysctl writes settings. As in the product, those that this kernel does not have are passed over.
+func (ns *namespace) sysctl(t *testing.T, settings ...kernel.Sysctl) {
 	t.Helper()
 	err := ns.do(func() error {
 		for _, s := range settings {
-			path, value, _ := strings.Cut(s, "=")
-			if err := os.WriteFile("/proc/sys/net/"+path, []byte(value), 0); err != nil {
+			err := os.WriteFile("/proc/sys/"+s.Path, []byte(s.Value), 0)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}

@@ -26,7 +26,7 @@ const (
 	strictPort = iota + 1 // strict source check
 	openPort              // no source check
 	loosePort             // loose source check
-	jumboPort             // MTU 9000
+	jumboPort             // MTU 3400, the largest that veth takes with XDP
 	smallPort             // MTU 1280, strict
 	lastPort   = smallPort
 )
@@ -39,10 +39,7 @@ const sampled = 4000
 
 // network is the routers' whole state.
 type network struct {
-	ports      []reference.Port
-	routes     []rib.Route // without those that follow from addresses
-	groups     []rib.NextHopGroup
-	neighbours []rib.Neighbour
+	reference.State
 
 	routed, odd        map[bool][]netip.Prefix // by family (true for IPv6): sampled routes, special routes
 	connected, nowhere map[bool][]netip.Prefix // hosts on the links, destinations without a route
@@ -54,10 +51,10 @@ var portChecks = map[int]reference.SourceCheck{
 	smallPort:  reference.SourceStrict,
 }
 
-var portMTUs = map[int]int{jumboPort: 9000, smallPort: 1280}
+var portMTUs = map[int]int{jumboPort: 3400, smallPort: 1280}
 
-// newNetwork builds the state. With defaultRoute both families have one.
-func newNetwork(t *testing.T, defaultRoute bool) *network {
+// newNetwork builds the state.
+func newNetwork(t *testing.T) *network {
 	t.Helper()
 	n := &network{
 		routed: map[bool][]netip.Prefix{}, odd: map[bool][]netip.Prefix{},
@@ -66,9 +63,9 @@ func newNetwork(t *testing.T, defaultRoute bool) *network {
 	for i := 1; i <= lastPort; i++ {
 		n.addPort(i)
 	}
-	n.ports[openPort-1].Addresses = append(n.ports[openPort-1].Addresses,
+	n.Ports[openPort-1].Addresses = append(n.Ports[openPort-1].Addresses,
 		netip.MustParsePrefix("198.18.100.1/30"), netip.MustParsePrefix("fd00:0:100::1/127"))
-	n.ports[loosePort-1].Addresses = append(n.ports[loosePort-1].Addresses,
+	n.Ports[loosePort-1].Addresses = append(n.Ports[loosePort-1].Addresses,
 		netip.MustParsePrefix("198.18.101.0/31"), netip.MustParsePrefix("198.18.102.1/32"), netip.MustParsePrefix("fd00:0:102::1/128"))
 	n.neighbour(openPort, "198.18.100.2")
 	n.neighbour(openPort, "fd00:0:100::")
@@ -76,25 +73,27 @@ func newNetwork(t *testing.T, defaultRoute bool) *network {
 	n.special4()
 	n.special6()
 	n.sample(t)
-	if defaultRoute {
-		n.add("0.0.0.0/0", hop(openPort, "198.18.2.3"))
-		n.add("::/0", hop(openPort, "fd00:0:0:2::3"))
-	}
 	n.nowhere[false] = prefixes("100.64.0.0/10", "192.88.99.0/24", "0.9.0.0/16", "255.255.0.0/16")
 	n.nowhere[true] = prefixes("fd99::/16", "4000::/3", "::/96", "::ffff:0:0/96")
 	return n
 }
 
+// addDefaults adds default routes.
+func (n *network) addDefaults() {
+	n.add("0.0.0.0/0", hop(openPort, "198.18.2.3"))
+	n.add("::/0", hop(openPort, "fd00:0:0:2::3"))
+}
+
 // addPort adds port i with its link networks, neighbours and the senders behind them.
 func (n *network) addPort(i int) {
 	p := reference.Port{
-		Index: firstIndex + i, MAC: portMAC(i), MTU: 1500, SourceCheck: portChecks[i],
+		Index: firstIndex + i, Name: portName(firstIndex + i), MAC: portMAC(i), MTU: 1500, SourceCheck: portChecks[i],
 		Addresses: prefixes(fmt.Sprintf("198.18.%d.1/24", i), fmt.Sprintf("fd00:0:0:%d::1/64", i), "fe80::1/64"),
 	}
 	if mtu := portMTUs[i]; mtu != 0 {
 		p.MTU = mtu
 	}
-	n.ports = append(n.ports, p)
+	n.Ports = append(n.Ports, p)
 	for host := 2; host <= 20; host++ {
 		if host == 9 {
 			continue
@@ -117,12 +116,14 @@ func senders(i int, v6 bool) netip.Prefix {
 	return netip.MustParsePrefix(fmt.Sprintf("10.%d.0.0/16", i))
 }
 
+func portName(index int) string { return fmt.Sprintf("p%d", index-firstIndex) }
+
 func portMAC(i int) packet.MAC { return packet.MAC{2, 0, 0, 0, 1, byte(i)} }
 
 // neighbour adds a resolved neighbour with a MAC address of its own.
 func (n *network) neighbour(port int, address string) {
-	serial := len(n.neighbours)
-	n.neighbours = append(n.neighbours, rib.Neighbour{
+	serial := len(n.Neighbours)
+	n.Neighbours = append(n.Neighbours, rib.Neighbour{
 		Address: netip.MustParseAddr(address), Interface: firstIndex + port, State: rib.NeighPermanent,
 		MAC: net.HardwareAddr{2, 1, byte(port), 0, byte(serial >> 8), byte(serial)},
 	})
@@ -144,9 +145,9 @@ func weighted(weight uint16, h rib.Hop) rib.Hop {
 
 // add adds a unicast route of the main table and returns it for changes.
 func (n *network) add(prefix string, hops ...rib.Hop) *rib.Route {
-	n.routes = append(n.routes, rib.Route{Prefix: netip.MustParsePrefix(prefix), Table: rib.TableMain, Type: rib.Unicast,
+	n.Routes = append(n.Routes, rib.Route{Prefix: netip.MustParsePrefix(prefix), Table: rib.TableMain, Type: rib.Unicast,
 		Metric: 20, Protocol: 4, Hops: hops})
-	return &n.routes[len(n.routes)-1]
+	return &n.Routes[len(n.Routes)-1]
 }
 
 // addOdd adds a special route whose destinations are tried on purpose.
@@ -186,8 +187,8 @@ func (n *network) special4() {
 	n.addOdd("198.19.112.0/20", hop(strictPort, "198.18.1.6"), hop(openPort, "198.18.2.6")) // also sends: from both
 	n.object(10, hop(openPort, "198.18.2.14"))
 	n.object(11, hop(jumboPort, "198.18.4.14"))
-	n.groups = append(n.groups, rib.NextHopGroup{ID: 12, Members: []rib.NextHopMember{{ID: 10, Weight: 1}, {ID: 11, Weight: 3}}})
-	n.groups = append(n.groups, rib.NextHopGroup{ID: 13, Blackhole: true})
+	n.NextHops = append(n.NextHops, rib.NextHopGroup{ID: 12, Members: []rib.NextHopMember{{ID: 10, Weight: 1}, {ID: 11, Weight: 3}}})
+	n.NextHops = append(n.NextHops, rib.NextHopGroup{ID: 13, Blackhole: true})
 	n.addOdd("198.19.16.0/24").NextHopID = 10
 	n.addOdd("198.19.17.0/24").NextHopID = 12
 	n.addOdd("198.19.18.0/24").NextHopID = 13
@@ -218,7 +219,7 @@ func (n *network) special6() {
 	n.addOdd("2001:db8:112::/48", hop(strictPort, "fd00:0:0:1::6"), hop(openPort, "fd00:0:0:2::6")) // also sends: from both
 	n.object(20, hop(openPort, "fd00:0:0:2::14"))
 	n.object(21, hop(jumboPort, "fd00:0:0:4::14"))
-	n.groups = append(n.groups, rib.NextHopGroup{ID: 22, Members: []rib.NextHopMember{{ID: 20, Weight: 1}, {ID: 21, Weight: 3}}})
+	n.NextHops = append(n.NextHops, rib.NextHopGroup{ID: 22, Members: []rib.NextHopMember{{ID: 20, Weight: 1}, {ID: 21, Weight: 3}}})
 	n.addOdd("2001:db8:110::/64").NextHopID = 20
 	n.addOdd("2001:db8:111::/64").NextHopID = 22
 	for bits := 36; bits <= 128; bits++ { // one inside the other
@@ -230,7 +231,7 @@ func (n *network) special6() {
 
 // object adds a next-hop object.
 func (n *network) object(id uint32, h rib.Hop) {
-	n.groups = append(n.groups, rib.NextHopGroup{ID: id, Hop: h})
+	n.NextHops = append(n.NextHops, rib.NextHopGroup{ID: id, Hop: h})
 }
 
 // sample adds routes of the real table, spread over the ports without strict source check.
@@ -257,15 +258,15 @@ func (n *network) world(v6 bool) packet.World {
 	w := packet.World{
 		Destinations: []packet.Pool{{Weight: 50, Prefixes: n.routed[v6]}, {Weight: 25, Prefixes: n.odd[v6]},
 			{Weight: 8, Prefixes: n.connected[v6]}, {Weight: 5, Prefixes: n.nowhere[v6]}},
-		EgressMTUs: []int{1500, 1500, 1280, 1400, 1000, 9000},
+		EgressMTUs: []int{1500, 1500, 1280, 1400, 1000, 3400},
 	}
 	manyWays := map[bool]string{false: "198.19.112.0/20", true: "2001:db8:112::/48"}[v6]
 	var own, back []netip.Prefix
 	for i := 1; i <= lastPort; i++ {
-		w.Entries = append(w.Entries, packet.Entry{Port: firstIndex + i, MAC: portMAC(i), MTU: n.ports[i-1].MTU,
+		w.Entries = append(w.Entries, packet.Entry{Port: firstIndex + i, MAC: portMAC(i), MTU: n.Ports[i-1].MTU,
 			Sources: []netip.Prefix{senders(i, v6), senders(i, v6), senders(i, v6), netip.MustParsePrefix(manyWays)}})
 		back = append(back, senders(i, v6))
-		own = append(own, n.ports[i-1].Addresses...)
+		own = append(own, n.Ports[i-1].Addresses...)
 	}
 	w.Destinations = append(w.Destinations, packet.Pool{Weight: 12, Prefixes: back})
 	for _, p := range own {
@@ -301,13 +302,4 @@ func addresses(list ...string) []netip.Addr {
 		out[i] = netip.MustParseAddr(s)
 	}
 	return out
-}
-
-// reference returns the first voice.
-func (n *network) reference() *reference.Router {
-	r := reference.New(n.ports)
-	r.AddNeighbours(n.neighbours)
-	r.AddNextHops(n.groups)
-	r.AddRoutes(n.routes)
-	return r
 }

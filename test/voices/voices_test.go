@@ -10,17 +10,22 @@
 // everything: bytes, verdict and reason, so that nothing is punted that could
 // have been forwarded.
 //
+// The kernel is asked twice, in two routers that differ only in that one has the
+// fast path on its ports: on the wire, nobody can tell which is which.
+//
 //	go test ./test/voices -packets 20000000 -seed 7    more, and others
-//	go test ./test/voices -frame 123456 -v             one frame of a run, told in full
+//	go test ./test/voices -frame 123456 -v             one frame, told in full
 package voices
 
 import (
-	"bytes"
 	"flag"
-	"fmt"
+	"maps"
+	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
+	"minne/internal/fastpath"
 	"minne/internal/packet"
 	"minne/internal/reference"
 	"minne/internal/testns"
@@ -35,140 +40,176 @@ var (
 func TestMain(m *testing.M) { testns.Main(m) }
 
 // window is how many frames are asked at once; it fits every queue on the way.
-const window = 256
+const window = 128
 
-// asked is a window of frames with what the reference said.
-type asked struct {
-	samples  []packet.Sample
-	verdicts [][]reference.Verdict
+// tolerated is after how many disagreements a run ends.
+const tolerated = 10
+
+// voices are all that are asked.
+type voices struct {
+	network      *network
+	reference    *reference.Router
+	program      *fastpath.FastPath
+	kernel, live *bed
 }
 
 func TestVoices(t *testing.T) {
-	for _, defaultRoute := range []bool{false, true} {
-		n := newNetwork(t, defaultRoute)
-		kernel := newKernelVoice(t, n)
-		for _, v6 := range []bool{false, true} {
-			name := map[bool]string{false: "IPv4", true: "IPv6"}[v6] + map[bool]string{true: " with default route"}[defaultRoute]
-			t.Run(name, func(t *testing.T) { run(t, n, kernel, v6) })
-		}
+	n := newNetwork(t)
+	v := &voices{network: n, reference: reference.New(n.State)}
+	v.kernel = newBed(t, n, newNamespace(t), 200)
+	v.live = newBed(t, n, &namespace{}, 300)
+	v.live.passAll(t, n)
+	v.program = newFastPath(t, n)
+
+	t.Run("IPv4", func(t *testing.T) { v.generated(t, false) })
+	t.Run("IPv6", func(t *testing.T) { v.generated(t, true) })
+	v.addDefaults(t)
+	t.Run("IPv4 with default route", func(t *testing.T) { v.generated(t, false) })
+	t.Run("IPv6 with default route", func(t *testing.T) { v.generated(t, true) })
+	t.Run("captures", v.captures)
+	t.Logf("windows repeated because the test bed lost frames: %d without, %d with fast path", v.kernel.repeated, v.live.repeated)
+	if refused := v.kernel.refused + v.live.refused; refused > 0 {
+		t.Errorf("%d frames were too long for their wire", refused)
 	}
 }
 
-// run compares the voices on half of the family's frames.
-func run(t *testing.T, n *network, kernel *kernelVoice, v6 bool) {
-	windows := make(chan asked, 4)
-	stop := make(chan struct{})
-	defer close(stop)
-	go produce(n, v6, windows, stop)
-	var c count
-	failures := 0
-	for w := range windows {
-		outputs, err := kernel.ask(w.samples)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, s := range w.samples {
-			c.add(s, w.verdicts[i], outputs[i])
-			if err := compare(w.verdicts[i], outputs[i]); err != nil {
-				t.Errorf("frame %d (%s) from port %d: %v\n%x", s.Number, s.Kind(), s.Port, err, head(s.Frame))
-				failures++
+// addDefaults gives all voices default routes and waits until the program has heard of them.
+func (v *voices) addDefaults(t *testing.T) {
+	before := len(v.network.Routes)
+	v.network.addDefaults()
+	v.reference = reference.New(v.network.State)
+	var lines []string
+	for _, r := range v.network.Routes[before:] {
+		lines = append(lines, routeCommand(r))
+	}
+	v.kernel.router.ip(t, lines)
+	v.live.router.ip(t, lines)
+	for _, dst := range []string{"100.64.0.1", "4000::1"} {
+		frame := probe(netip.MustParseAddr(dst))
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+			answer, err := v.program.Run(frame, firstIndex+jumboPort)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if answer.Action == fastpath.ActionRedirect {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the program has not heard of the default route: %v", answer.Reason)
 			}
 		}
-		if failures >= 10 {
-			t.Fatal("too many disagreements")
-		}
-	}
-	t.Logf("%d frames, %d bytes: reference %v; kernel forwarded %d; %d windows repeated", c.frames, c.bytes, c.verdicts, c.forwarded, kernel.repeated)
-	for _, r := range slices.Sorted(maps_keys(c.reasons)) {
-		t.Logf("  %-24s %8d  kernel forwarded %d", r, c.reasons[r][0], c.reasons[r][1])
 	}
 }
 
-// produce generates frames and asks the reference.
-func produce(n *network, v6 bool, windows chan<- asked, stop <-chan struct{}) {
-	defer close(windows)
-	router, g := n.reference(), packet.NewGenerator(n.world(v6), *seed)
+// probe is a datagram from the jumbo port to dst.
+func probe(dst netip.Addr) []byte {
+	src := senders(jumboPort, dst.Is6()).Addr()
+	e := packet.Ethernet{Dst: portMAC(jumboPort), Type: packet.TypeIPv4}
+	if dst.Is4() {
+		return e.Append(nil, packet.IPv4{TTL: 9, Protocol: packet.ProtoUDP, Src: src, Dst: dst}.Append(nil, nil))
+	}
+	e.Type = packet.TypeIPv6
+	return e.Append(nil, packet.IPv6{HopLimit: 9, NextHeader: packet.ProtoNoNext, Src: src, Dst: dst}.Append(nil, nil))
+}
+
+// generated compares the voices on half of the family's frames; the other half
+// meets other routes.
+func (v *voices) generated(t *testing.T, v6 bool) {
+	g := packet.NewGenerator(v.network.world(v6), *seed)
 	from, to := uint64(0), *packets/2
 	if *only >= 0 {
 		from, to = uint64(*only), uint64(*only)+1
 	}
-	for at := from; at < to; at += window {
-		var w asked
-		for k := at; k < min(at+window, to); k++ {
-			s := g.At(k)
-			w.samples = append(w.samples, s)
-			w.verdicts = append(w.verdicts, router.Decide(s.Port, s.Frame))
-		}
-		select {
-		case windows <- w:
-		case <-stop:
-			return
-		}
-	}
-}
-
-type count struct {
-	frames, bytes, forwarded int
-	verdicts                 map[reference.Action]int
-	reasons                  map[string]*[2]int
-}
-
-func (c *count) add(s packet.Sample, v []reference.Verdict, out []output) {
-	if c.verdicts == nil {
-		c.verdicts, c.reasons = map[reference.Action]int{}, map[string]*[2]int{}
-	}
-	c.frames++
-	c.bytes += len(s.Frame)
-	c.verdicts[v[0].Action]++
-	key := v[0].Action.String() + " " + string(v[0].Reason)
-	if c.reasons[key] == nil {
-		c.reasons[key] = new([2]int)
-	}
-	c.reasons[key][0]++
-	if len(out) > 0 {
-		c.forwarded++
-		c.reasons[key][1]++
-	}
-}
-
-func maps_keys(m map[string]*[2]int) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
+	v.run(t, func(yield func([]packet.Sample) bool) {
+		for at := from; at < to; at += window {
+			var samples []packet.Sample
+			for k := at; k < min(at+window, to); k++ {
+				samples = append(samples, g.At(k))
+			}
+			if !yield(samples) {
 				return
 			}
 		}
+	})
+}
+
+// asked is a window of frames with what the first two voices said.
+type asked struct {
+	answers []answers
+	err     error
+}
+
+// run asks all voices about windows of frames and compares. While the kernel works
+// on one window, the other voices answer the next.
+func (v *voices) run(t *testing.T, windows func(func([]packet.Sample) bool)) {
+	queue, stop := make(chan asked, 4), make(chan struct{})
+	defer close(stop)
+	go func() {
+		defer close(queue)
+		windows(func(samples []packet.Sample) bool {
+			select {
+			case queue <- v.ask(samples):
+				return true
+			case <-stop:
+				return false
+			}
+		})
+	}()
+	c, failures := newCount(), 0
+	for w := range queue {
+		if w.err == nil {
+			w.err = v.askKernels(w.answers)
+		}
+		if w.err != nil {
+			t.Fatal(w.err)
+		}
+		for _, a := range w.answers {
+			c.add(a)
+			if err := a.compare(); err != nil {
+				t.Errorf("frame %d (%s) to port %d:\n%x\n%v", a.sample.Number, a.sample.Kind(), a.sample.Port, head(a.sample.Frame), err)
+				failures++
+			}
+		}
+		if failures >= tolerated {
+			t.Fatal("too many disagreements")
+		}
+	}
+	t.Logf("%d frames, %d bytes", c.frames, c.bytes)
+	for _, key := range slices.Sorted(maps.Keys(c.verdicts)) {
+		t.Logf("  %-24s %8d, of which the kernel forwarded %d", key, c.verdicts[key], c.forwarded[key])
 	}
 }
 
-// compare checks the reference against the kernel.
-func compare(verdicts []reference.Verdict, outputs []output) error {
-	switch verdicts[0].Action {
-	case reference.Drop:
-		if len(outputs) > 0 {
-			return fmt.Errorf("reference drops (%s), kernel forwards to port %d: %x", verdicts[0].Reason, outputs[0].port, head(outputs[0].frame))
+// ask asks the reference and the program.
+func (v *voices) ask(samples []packet.Sample) asked {
+	w := asked{answers: make([]answers, len(samples))}
+	for i, s := range samples {
+		p, err := v.program.Run(s.Frame, s.Port)
+		if err != nil {
+			w.err = err
+			return w
 		}
-	case reference.Forward:
-		for _, v := range verdicts {
-			if v.Action == reference.Punt {
-				return nil
-			}
-		}
-		if len(outputs) > 1 {
-			return fmt.Errorf("reference forwards, kernel sends %d frames", len(outputs))
-		}
-		if len(outputs) == 0 {
-			return fmt.Errorf("reference forwards to port %d, kernel does not", verdicts[0].Port)
-		}
-		for _, v := range verdicts {
-			if v.Action == reference.Forward && v.Port == outputs[0].port && bytes.Equal(v.Frame, outputs[0].frame) {
-				return nil
-			}
-		}
-		return fmt.Errorf("reference forwards\n%x to port %d, kernel\n%x to port %d", head(verdicts[0].Frame), verdicts[0].Port, head(outputs[0].frame), outputs[0].port)
+		w.answers[i] = answers{sample: s, reference: v.reference.Decide(s.Port, s.Frame), program: verdict(p)}
+	}
+	return w
+}
+
+// askKernels asks both routers on the wire.
+func (v *voices) askKernels(window []answers) error {
+	var samples []packet.Sample
+	for _, a := range window {
+		samples = append(samples, a.sample)
+	}
+	kernel, err := v.kernel.ask(samples)
+	if err != nil {
+		return err
+	}
+	live, err := v.live.ask(samples)
+	if err != nil {
+		return err
+	}
+	for i := range window {
+		window[i].kernel, window[i].live = kernel[i], live[i]
 	}
 	return nil
 }
-
-// head is the part of a frame that fits into a message.
-func head(frame []byte) []byte { return frame[:min(len(frame), 100)] }

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package voices
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"minne/internal/packet"
+)
+
+// Captures of real traffic are extra inputs where they are at hand: classic pcap
+// files in ../shared/data/pcap beside the repository.
+
+const captureDir = "../../../shared/data/pcap"
+
+// captures sends the IP packets of all captures into the jumbo port and compares.
+func (v *voices) captures(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(captureDir, "*.pcap"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Logf("no captures in %s", captureDir)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			frames, err := readCapture(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.run(t, slices.Values(slices.Collect(slices.Chunk(captured2samples(frames), window))))
+		})
+	}
+}
+
+// captured2samples addresses the frames that fit to the router's jumbo port and stamps them.
+func captured2samples(frames [][]byte) []packet.Sample {
+	var samples []packet.Sample
+	for _, frame := range frames {
+		if len(frame) < packet.EthernetLen || len(frame) > packet.EthernetLen+portMTUs[jumboPort] {
+			continue
+		}
+		s := packet.Sample{Number: uint64(len(samples)), Port: firstIndex + jumboPort, Frame: slices.Clone(frame)}
+		mac := portMAC(jumboPort)
+		copy(s.Frame, mac[:])
+		packet.Stamp(s.Frame, uint32(s.Number))
+		samples = append(samples, s)
+	}
+	return samples
+}
+
+// readCapture reads the Ethernet frames of a classic pcap file of either byte order.
+func readCapture(b []byte) ([][]byte, error) {
+	const fileHeader, recordHeader, ethernet = 24, 16, 1
+	if len(b) < fileHeader {
+		return nil, fmt.Errorf("pcap: %d bytes, expected a header of %d", len(b), fileHeader)
+	}
+	var order binary.ByteOrder = binary.LittleEndian
+	switch magic := binary.BigEndian.Uint32(b); magic {
+	case 0xa1b2c3d4, 0xa1b23c4d:
+		order = binary.BigEndian
+	case 0xd4c3b2a1, 0x4d3cb2a1:
+	default:
+		return nil, fmt.Errorf("pcap: magic number %#x, expected a classic pcap file", magic)
+	}
+	if kind := order.Uint32(b[20:]); kind != ethernet {
+		return nil, nil
+	}
+	var frames [][]byte
+	for b = b[fileHeader:]; len(b) >= recordHeader; {
+		n := int(order.Uint32(b[8:]))
+		if n > len(b)-recordHeader {
+			return nil, fmt.Errorf("pcap: a record of %d bytes, %d are left", n, len(b)-recordHeader)
+		}
+		frames = append(frames, b[recordHeader:recordHeader+n])
+		b = b[recordHeader+n:]
+	}
+	return frames, nil
+}

@@ -5,6 +5,7 @@ package routing
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ protocol ospf v3 o3 { ipv6 { import all; export none; };
 `, v2key, v3key)
 }
 
-func campus() *config.Config {
+func campus(trailer bool) *config.Config {
 	cfg := upstreams()
 	iface := func(algorithm config.AuthAlgo) map[string]*config.OSPFInterface {
 		return map[string]*config.OSPFInterface{
@@ -42,7 +43,36 @@ func campus() *config.Config {
 	cfg.Routing.OSPF = &config.OSPF{DefaultRoute: "bgp", DefaultMetric: 33, Redistribute: []config.Redistribute{"static", "connected"},
 		Areas: map[config.AreaID]*config.OSPFArea{0: {Interfaces: iface("")}, 5: {Type: "nssa", Interfaces: map[string]*config.OSPFInterface{"to-b": nil}}}}
 	cfg.Routing.OSPF3 = &config.OSPF{DefaultRoute: "bgp", Areas: map[config.AreaID]*config.OSPFArea{0: {Interfaces: iface("sha256")}}}
+	if !trailer {
+		cfg.Routing.OSPF3.Areas[0].Interfaces["to-i"].Auth = nil
+	}
 	return cfg
+}
+
+// authenticatesOSPFv3 says whether FRR is new enough for it; an older one must have refused it.
+func (l *lab) authenticatesOSPFv3(secrets passwords) bool {
+	l.t.Helper()
+	err := l.router.Apply(context.Background(), l.render(campus(true), secrets))
+	v, dialErr := dialVTY(context.Background(), ospf6d, l.host.socket(ospf6d))
+	if dialErr != nil {
+		l.t.Fatal(dialErr)
+	}
+	defer v.close()
+	major, minor, versionErr := v.version(context.Background())
+	if versionErr != nil {
+		l.t.Fatal(versionErr)
+	}
+	l.t.Logf("FRR %d.%d", major, minor)
+	if major > 9 || major == 9 && minor >= 1 {
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		return true
+	}
+	if s := contains(fmt.Sprint(err), "needs FRR 9.1"); s != "" {
+		l.t.Error(s)
+	}
+	return false
 }
 
 func TestOSPF(t *testing.T) {
@@ -58,9 +88,14 @@ func TestOSPF(t *testing.T) {
 	}
 	l.in("r", "ip", "route", "add", "blackhole", "172.20.0.0/16", "proto", "static", "metric", "1")
 	l.in("r", "ip", "route", "add", "blackhole", "9.9.0.0/16", "proto", "static", "metric", fmt.Sprint(254<<24))
-	l.bird("i", inside("s3cret", `authentication cryptographic; password "s3cret" { id 7; algorithm hmac sha256; };`))
-	cfg := campus()
 	secrets := passwords{"isp-a": "s3cret", "ospf": "s3cret"}
+	trailer := l.authenticatesOSPFv3(secrets)
+	cfg := campus(trailer)
+	if trailer {
+		l.bird("i", inside("s3cret", `authentication cryptographic; password "s3cret" { id 7; algorithm hmac sha256; };`))
+	} else {
+		l.bird("i", inside("s3cret", ""))
+	}
 	l.apply(cfg, secrets)
 	l.supervise()
 
@@ -110,8 +145,11 @@ func TestOSPF(t *testing.T) {
 		t.Fatal(err)
 	}
 	preview := fmt.Sprint(changes)
-	if s := contains(preview, "OSPF adjacency on to-i resets", "OSPFv3 adjacency on to-i resets"); s != "" {
+	if s := contains(preview, "OSPF adjacency on to-i resets"); s != "" {
 		t.Error(s)
+	}
+	if strings.Contains(preview, "OSPFv3 adjacency on to-i resets") != trailer {
+		t.Errorf("preview: %s", preview)
 	}
 	if s := lacks(preview, "other", "s3cret", "BGP"); s != "" {
 		t.Error(s)
@@ -120,7 +158,10 @@ func TestOSPF(t *testing.T) {
 	// With another key on our side only, both adjacencies go; back with the right one.
 	l.apply(cfg, passwords{"isp-a": "s3cret", "ospf": "other"})
 	l.eventually("a wrong key ends adjacencies", func() string {
-		return lacks(l.routes("-4")+l.routes("-6"), "10.9.0.0/24", "2001:db8:9::/64")
+		if trailer {
+			return lacks(l.routes("-4")+l.routes("-6"), "10.9.0.0/24", "2001:db8:9::/64")
+		}
+		return lacks(l.routes("-4"), "10.9.0.0/24")
 	})
 	l.apply(cfg, secrets)
 	l.eventually("adjacencies again", full)
@@ -134,17 +175,19 @@ func TestOSPF(t *testing.T) {
 	l.eventually("adjacencies after a crash", full)
 
 	// Other settings of all kinds are taken, and taken back.
-	plain := campus()
+	plain := campus(trailer)
 	plain.Routing.OSPF.DefaultRoute, plain.Routing.OSPF3.DefaultRoute = "always", "always"
 	plain.Routing.OSPF.Redistribute = []config.Redistribute{"bgp"}
 	plain.Routing.OSPF.ReferenceBandwidth, plain.Routing.OSPF3.ReferenceBandwidth = 10e9, 10e9
 	plain.Routing.OSPF.GracefulRestart = off()
 	plain.Routing.OSPF.Areas[5].Type = "stub"
 	plain.Routing.OSPF.Areas[0].Interfaces["to-i"] = &config.OSPFInterface{Priority: new(int), Hello: config.Duration(5 * time.Second)}
-	plain.Routing.OSPF3.Areas[0].Interfaces["to-i"] = &config.OSPFInterface{Priority: new(int), Dead: config.Duration(50 * time.Second),
-		Auth: &config.OSPFAuth{KeyID: 9, Algorithm: "md5", Secret: "ospf"}}
+	plain.Routing.OSPF3.Areas[0].Interfaces["to-i"] = &config.OSPFInterface{Priority: new(int), Dead: config.Duration(50 * time.Second)}
+	if trailer {
+		plain.Routing.OSPF3.Areas[0].Interfaces["to-i"].Auth = &config.OSPFAuth{KeyID: 9, Algorithm: "md5", Secret: "ospf"}
+	}
 	l.apply(plain, secrets)
-	moved := campus()
+	moved := campus(trailer)
 	moved.System.RouterID = addr("192.0.2.77")
 	moved.Routing.OSPF.Areas[6] = &config.OSPFArea{Interfaces: moved.Routing.OSPF.Areas[5].Interfaces}
 	delete(moved.Routing.OSPF.Areas, 5)

@@ -121,10 +121,10 @@ func renderOSPFAuth(l *lines, v ospfVersion, path string, a *config.OSPFAuth, se
 		return err
 	}
 	switch {
-	case v.v6 && a.Algorithm == "sha256":
-		l.add("%s authentication key-id %d hash-algo hmac-sha-256 key %s", v.iface, a.KeyID, secret)
-	case v.v6:
+	case v.v6 && a.Algorithm == "md5": // not in RFC 7166, FRR's own
 		l.add("%s authentication key-id %d hash-algo md5 key %s", v.iface, a.KeyID, secret)
+	case v.v6:
+		l.add("%s authentication key-id %d hash-algo hmac-sha-256 key %s", v.iface, a.KeyID, secret)
 	case a.Algorithm == "sha256":
 		return fmt.Errorf("%s.algorithm: OSPFv2 takes md5 only", path)
 	default:

@@ -199,6 +199,9 @@ func (r *Routing) configure(ctx context.Context, daemon string, d Desired) error
 	if len(commands) == 0 {
 		return nil
 	}
+	if err := v.supports(ctx, want); err != nil {
+		return err
+	}
 	sent, err := v.configure(ctx, commands)
 	r.commands.Add(uint64(sent))
 	if err != nil {

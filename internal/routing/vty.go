@@ -13,6 +13,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -129,4 +132,51 @@ func (v *vty) running(ctx context.Context) (*node, error) {
 		return nil, err
 	}
 	return parse(text), nil
+}
+
+var versionRE = regexp.MustCompile(`FRRouting (\d+)\.(\d+)`)
+
+// version returns the daemon's major and minor version.
+func (v *vty) version(ctx context.Context) (major, minor int, err error) {
+	text, err := v.command(ctx, "show version")
+	if err != nil {
+		return 0, 0, err
+	}
+	m := versionRE.FindStringSubmatch(text)
+	if m == nil {
+		return 0, 0, fmt.Errorf("%s: no version in its answer to \"show version\"", v.daemon)
+	}
+	major, err1 := strconv.Atoi(m[1])
+	minor, err2 := strconv.Atoi(m[2])
+	return major, minor, errors.Join(err1, err2)
+}
+
+// needs lists the commands that take a newer FRR than the oldest one supported, with the reason.
+var needs = []struct {
+	daemon       string
+	line         *regexp.Regexp
+	major, minor int
+	why          string
+}{
+	// Older ones compute the digest with the protocol number in the wrong byte order, so only FRRs of
+	// the same age understand each other.
+	{ospf6d, regexp.MustCompile(`^ipv6 ospf6 authentication `), 9, 1,
+		"OSPFv3 authentication as in RFC 7166 needs FRR 9.1 or newer, this is %d.%d, whose digest no other router accepts; upgrade FRR or remove auth below routing.ospf3"},
+}
+
+// supports returns an error when the configuration needs a newer daemon.
+func (v *vty) supports(ctx context.Context, want *node) error {
+	for _, n := range needs {
+		if n.daemon != v.daemon || !slices.ContainsFunc(flat(want), n.line.MatchString) {
+			continue
+		}
+		major, minor, err := v.version(ctx)
+		if err != nil {
+			return err
+		}
+		if major < n.major || major == n.major && minor < n.minor {
+			return fmt.Errorf(n.why, major, minor)
+		}
+	}
+	return nil
 }

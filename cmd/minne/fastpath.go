@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"minne/internal/fastpath"
+)
+
+func newFastPathCommand(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "fast-path",
+		Short: "Look after the fast path without the daemon",
+		Long: `The fast path goes on forwarding when the daemon is gone. These commands work on what is in the
+kernel and need no daemon; minne show fast-path tells more while one runs.`,
+	}
+	c.AddCommand(newFastPathOffCommand(a), newFastPathStatusCommand(a))
+	return c
+}
+
+func newFastPathOffCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "off",
+		Short: "Take the fast path off all ports: the kernel forwards everything",
+		Long: `Takes the programs off all ports of the instance and removes what is pinned. Forwarding goes on in
+the kernel. A running daemon puts the fast path back at its next apply; to keep it off, set
+"fast-path: {mode: off}" in the configuration.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			inst, err := a.inst()
+			if err != nil {
+				return err
+			}
+			return fastpath.Off(inst)
+		},
+	}
+}
+
+func newFastPathStatusCommand(a *app) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Say which ports have the fast path and what it has counted",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			inst, err := a.inst()
+			if err != nil {
+				return err
+			}
+			left, err := fastpath.Left(inst)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(left)
+			}
+			return a.printFastPathStatus(left)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the status as JSON")
+	return c
+}
+
+func (a *app) printFastPathStatus(o fastpath.Observed) error {
+	if len(o.Ports) == 0 {
+		fmt.Fprintln(a.out, "no port has the fast path")
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	if len(o.Ports) > 0 {
+		fmt.Fprintln(w, "Port\tMode\tProgram\tPackets in\tPackets out")
+	}
+	for i, p := range o.Ports {
+		var t fastpath.ObservedTraffic
+		if i < len(o.Traffic) {
+			t = o.Traffic[i]
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\n", p.Name, p.Mode, p.Program, t.RxPackets, t.TxPackets)
+	}
+	for _, r := range o.Reasons {
+		if r.Count == 0 {
+			continue
+		}
+		verb := "left to the kernel"
+		if r.Drop {
+			verb = "dropped"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", verb, r.Reason, r.Count, r.Text)
+	}
+	return w.Flush()
+}

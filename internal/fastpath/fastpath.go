@@ -150,7 +150,7 @@ func (f *FastPath) Apply(_ context.Context, d Desired) error {
 // of the old one, port by port, each in one step.
 func (f *FastPath) rebuild(s shape) error {
 	m := f.prog.objects.routerMaps
-	next, err := load(s, map[string]*ebpf.Map{routerMapReasons: m.Reasons, routerMapTraffic: m.Traffic})
+	next, err := load(s, map[string]*ebpf.Map{routerMapReasons: m.Reasons, routerMapTraffic: m.Traffic, routerMapSamples: m.Samples})
 	if err != nil {
 		return err
 	}

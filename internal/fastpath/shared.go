@@ -60,6 +60,13 @@ func pair(first, second uint32) uint64 {
 	return binary.NativeEndian.Uint64(b[:])
 }
 
+// splitPair takes apart what pair put together.
+func splitPair(w uint64) (first, second uint32) {
+	var b [8]byte
+	binary.NativeEndian.PutUint64(b[:], w)
+	return binary.NativeEndian.Uint32(b[:]), binary.NativeEndian.Uint32(b[4:])
+}
+
 func macOf(a net.HardwareAddr) (mac [6]byte, ok bool) {
 	if len(a) != len(mac) {
 		return mac, false

@@ -24,7 +24,7 @@ func threeInARow(t *testing.T) *Lab {
 		Nodes: []Node{
 			{Name: "left", Routes: []Route{{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParseAddr("10.0.1.1")}, {netip.MustParsePrefix("::/0"), netip.MustParseAddr("fd00:1::1")}}},
 			{Name: "router", Forwards: true},
-			{Name: "right", Everywhere: true, Routes: []Route{{netip.MustParsePrefix("10.0.1.0/24"), netip.MustParseAddr("10.0.2.1")}, {netip.MustParsePrefix("fd00:1::/64"), netip.MustParseAddr("fd00:2::1")}}},
+			{Name: "right", EverywhereBut: prefixes("10.0.0.0/8", "fd00::/8"), Routes: []Route{{netip.MustParsePrefix("10.0.1.0/24"), netip.MustParseAddr("10.0.2.1")}, {netip.MustParsePrefix("fd00:1::/64"), netip.MustParseAddr("fd00:2::1")}}},
 		},
 		Links: []Link{
 			{A: port("left", "up", "10.0.1.2/24", "fd00:1::2/64"), B: port("router", "left", "10.0.1.1/24", "fd00:1::1/64")},
@@ -42,17 +42,33 @@ func threeInARow(t *testing.T) *Lab {
 	return l
 }
 
+// defaultToTheRight gives the router default routes to the node that answers everywhere.
+func (l *Lab) defaultToTheRight(t *testing.T) {
+	t.Helper()
+	for _, r := range []string{"10.0.2.2", "fd00:2::2"} {
+		if _, err := l.Node("router").Run(t.Context(), "ip", "route", "add", "default", "via", r); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func prefixes(texts ...string) (out []netip.Prefix) {
+	for _, text := range texts {
+		out = append(out, netip.MustParsePrefix(text))
+	}
+	return out
+}
+
 func port(node, name string, addresses ...string) Port {
 	p := Port{Node: node, Name: name}
-	for _, a := range addresses {
-		p.Addresses = append(p.Addresses, netip.MustParsePrefix(a))
-	}
+	p.Addresses = prefixes(addresses...)
 	return p
 }
 
 func TestNodesReachEachOtherThroughARouter(t *testing.T) {
 	l := threeInARow(t)
-	for _, to := range []string{"10.0.2.2", "fd00:2::2"} {
+	l.defaultToTheRight(t)
+	for _, to := range []string{"10.0.2.2", "fd00:2::2", "192.0.2.99", "2001:db8::99"} {
 		if out, err := l.Node("left").Run(t.Context(), "ping", "-c", "1", "-W", "2", to); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
@@ -62,11 +78,7 @@ func TestNodesReachEachOtherThroughARouter(t *testing.T) {
 func TestStreamsAreCountedAndCheckedAtTheSink(t *testing.T) {
 	l := threeInARow(t)
 	router, right, left := l.Node("router"), l.Node("right"), l.Node("left")
-	for _, r := range []string{"default via 10.0.2.2", "default via fd00:2::2"} {
-		if out, err := exec.Command("sh", "-c", "ip -n "+router.Namespace+" route add "+r).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	}
+	l.defaultToTheRight(t)
 	if err := router.AcceptRedirects("left"); err != nil {
 		t.Fatal(err)
 	}

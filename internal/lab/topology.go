@@ -20,10 +20,11 @@ type Node struct {
 	// Forwards makes the node a plain kernel router. A node that runs Minne
 	// leaves it off: forwarding is the router's own business.
 	Forwards bool
-	// Everywhere makes the node answer to every address, as a stand-in for the rest of the Internet.
-	Everywhere bool
-	Loopback   []netip.Prefix // addresses on lo
-	Routes     []Route
+	// EverywhereBut, when not empty, makes the node answer to every address but
+	// these, as a stand-in for the rest of the Internet. Networks that it is
+	// connected to or has routes to must be among them.
+	EverywhereBut []netip.Prefix
+	Routes        []Route
 }
 
 // Link is a cable between two ports.

@@ -96,18 +96,8 @@ func (n *Running) configure(c Node) error {
 		if err := netlink.LinkSetUp(lo); err != nil {
 			return err
 		}
-		for _, a := range c.Loopback {
-			if err := addAddress(lo, a); err != nil {
-				return err
-			}
-		}
 		if c.Forwards {
 			if err := errors.Join(sysctl("net/ipv4/ip_forward", "1"), sysctl("net/ipv6/conf/all/forwarding", "1")); err != nil {
-				return err
-			}
-		}
-		if c.Everywhere {
-			if err := answerEverywhere(lo); err != nil {
 				return err
 			}
 		}
@@ -116,28 +106,36 @@ func (n *Running) configure(c Node) error {
 				return fmt.Errorf("route %s via %s: %w", r.To, r.Via, err)
 			}
 		}
+		// After the routes, whose next hops would else seem to be local addresses.
+		if len(c.EverywhereBut) > 0 {
+			return answerEverywhere(lo, c.EverywhereBut)
+		}
 		return nil
 	})
 }
 
-// answerEverywhere makes every address without a longer route a local one (the
-// kernel's "AnyIP"): a local default route in a table that is asked last.
-func answerEverywhere(lo netlink.Link) error {
-	const table = 1000
-	for _, all := range []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")} {
-		family := unix.AF_INET
-		if all.Addr().Is6() {
-			family = unix.AF_INET6
-		}
-		r := &netlink.Route{LinkIndex: lo.Attrs().Index, Dst: ipNet(all), Type: unix.RTN_LOCAL, Table: table, Scope: netlink.SCOPE_HOST}
+// answerEverywhere makes every address a local one (the kernel's "AnyIP"): a
+// local default route. It must stand in the local table, where the kernel looks
+// whether it may send from an address; the exceptions are thrown on to the
+// other tables. The node's own addresses are longer routes in the same table.
+func answerEverywhere(lo netlink.Link, but []netip.Prefix) error {
+	for _, all := range []string{"0.0.0.0/0", "::/0"} {
+		r := &netlink.Route{LinkIndex: lo.Attrs().Index, Dst: ipNet(netip.MustParsePrefix(all)), Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL, Scope: netlink.SCOPE_HOST}
 		if err := netlink.RouteAdd(r); err != nil {
 			return fmt.Errorf("local route %s: %w", all, err)
 		}
-		rule := netlink.NewRule()
-		rule.Family, rule.Table, rule.Priority = family, table, 40000
-		if err := netlink.RuleAdd(rule); err != nil {
-			return fmt.Errorf("rule for %s: %w", all, err)
+	}
+	for _, p := range append([]netip.Prefix{netip.MustParsePrefix("fe80::/10")}, but...) {
+		if err := netlink.RouteAdd(&netlink.Route{Dst: ipNet(p), Type: unix.RTN_THROW, Table: unix.RT_TABLE_LOCAL}); err != nil {
+			return fmt.Errorf("exception %s: %w", p, err)
 		}
+	}
+	// As long as there is no rule of one's own, the kernel keeps the IPv4 tables local
+	// and main as one, and a thrown packet has no other table to go to.
+	rule := netlink.NewRule()
+	rule.Family, rule.Table, rule.Priority = unix.AF_INET, unix.RT_TABLE_MAIN, 32765
+	if err := netlink.RuleAdd(rule); err != nil {
+		return fmt.Errorf("rule for the main table: %w", err)
 	}
 	return nil
 }

@@ -45,6 +45,7 @@ func (c *Campus) FailISP(ctx context.Context) error {
 		probe.Stop()
 		return err
 	}
+	sleep(ctx, steady+500*time.Millisecond) // from now on the last second is one of the failure
 	err = flowing("traffic to flow through ISP B", 90*time.Second)
 	outage := probe.Stop()
 	row := Row{Topic: "ISP A fails", What: fmt.Sprintf("packets lost at %d packets/s until all flowed through ISP B", probeRate), Value: float64(outage.Lost),

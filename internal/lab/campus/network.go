@@ -33,20 +33,15 @@ const (
 	worldAS  = 64510
 )
 
+// Networks and hosts have documentation addresses (RFC 5737, RFC 3849); what is
+// behind the ISPs has real ones of the table.
+var desk4 = netip.MustParseAddr("203.0.113.130")
+
 // Secrets of the sessions. They guard namespaces on this host from nothing: they are here so that
 // authentication is part of the scenario.
 const (
 	bgpPassword  = "campus-bgp-key"
 	ospfPassword = "campus-ospf-key"
-)
-
-// Addresses of the campus. Documentation prefixes (RFC 5737, RFC 3849); what is
-// behind the ISPs has real addresses of the table.
-var (
-	campus4 = netip.MustParsePrefix("203.0.113.0/24")
-	campus6 = netip.MustParsePrefix("2001:db8:113::/48")
-	desk4   = netip.MustParseAddr("203.0.113.130")
-	desk6   = netip.MustParseAddr("2001:db8:113:2::130")
 )
 
 // tables are the prefixes that the ISPs announce.
@@ -117,7 +112,7 @@ func topology(t tables) lab.Topology {
 			{Name: "border"},
 			{Name: "isp-a", Forwards: true, Routes: via("198.51.100.10", "2001:db8:a1::2")},
 			{Name: "isp-b", Forwards: true, Routes: via("198.51.100.14", "2001:db8:b1::2")},
-			{Name: "world", Everywhere: true},
+			{Name: "world", EverywhereBut: prefixes("203.0.113.0/24", "198.51.100.0/24", "2001:db8::/32")},
 			{Name: "host-a", Routes: behind(t.hostA)},
 			{Name: "host-b", Routes: behind(t.hostB)},
 			{Name: "core", Forwards: true},
@@ -138,10 +133,15 @@ func topology(t tables) lab.Topology {
 
 func port(node, name string, addresses ...string) lab.Port {
 	p := lab.Port{Node: node, Name: name}
-	for _, a := range addresses {
-		p.Addresses = append(p.Addresses, netip.MustParsePrefix(a))
-	}
+	p.Addresses = prefixes(addresses...)
 	return p
+}
+
+func prefixes(texts ...string) (out []netip.Prefix) {
+	for _, t := range texts {
+		out = append(out, netip.MustParsePrefix(t))
+	}
+	return out
 }
 
 // peers makes the two sessions, one per family, between this end and the other.

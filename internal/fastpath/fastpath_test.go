@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { testns.Main(m) }
 //
 //	host a 192.0.2.2, 2001:db8:a::2 ── in … router … out ── host b 198.51.100.2, 2001:db8:b::2
 type bench struct {
-	t       *testing.T
+	t       testing.TB
 	fast    *FastPath
 	inst    instance.Instance
 	in, out netlink.Link // the router's ports
@@ -46,19 +46,19 @@ var (
 	macB   = net.HardwareAddr{2, 0, 0, 0, 0, 0xb}
 )
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func sysctl(t *testing.T, path, value string) {
+func sysctl(t testing.TB, path, value string) {
 	t.Helper()
 	must(t, os.WriteFile("/proc/sys/net/"+path, []byte(value), 0))
 }
 
-func addVeth(t *testing.T, name, peer string, mac, peerMAC net.HardwareAddr) (near, far netlink.Link) {
+func addVeth(t testing.TB, name, peer string, mac, peerMAC net.HardwareAddr) (near, far netlink.Link) {
 	t.Helper()
 	must(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name, HardwareAddr: mac}, PeerName: peer, PeerHardwareAddr: peerMAC}))
 	near, err := netlink.LinkByName(name)
@@ -74,13 +74,13 @@ func addVeth(t *testing.T, name, peer string, mac, peerMAC net.HardwareAddr) (ne
 }
 
 // receiveRedirects turns GRO on, without which a veth drops what XDP sends into it.
-func receiveRedirects(t *testing.T, name string) {
+func receiveRedirects(t testing.TB, name string) {
 	t.Helper()
 	v := ethtoolValue{command: 0x2c /* ETHTOOL_SGRO */, value: 1}
 	must(t, ethtool(name, unsafe.Pointer(&v)))
 }
 
-func addAddress(t *testing.T, l netlink.Link, address string) {
+func addAddress(t testing.TB, l netlink.Link, address string) {
 	t.Helper()
 	a, err := netlink.ParseAddr(address)
 	must(t, err)
@@ -88,12 +88,12 @@ func addAddress(t *testing.T, l netlink.Link, address string) {
 	must(t, netlink.AddrAdd(l, a))
 }
 
-func addNeighbour(t *testing.T, l netlink.Link, address string, mac net.HardwareAddr, state int) {
+func addNeighbour(t testing.TB, l netlink.Link, address string, mac net.HardwareAddr, state int) {
 	t.Helper()
 	must(t, netlink.NeighSet(&netlink.Neigh{LinkIndex: l.Attrs().Index, IP: net.ParseIP(address), HardwareAddr: mac, State: state}))
 }
 
-func newBench(t *testing.T) *bench {
+func newBench(t testing.TB) *bench {
 	t.Helper()
 	b := &bench{t: t, inst: instance.Instance{Name: "test", BPFDir: filepath.Join("/sys/fs/bpf", t.Name())}}
 	b.in, b.a = addVeth(t, "in", "a", macIn, macA)
@@ -153,7 +153,7 @@ func (b *bench) stop() {
 	b.fast.Close()
 }
 
-type testWriter struct{ t *testing.T }
+type testWriter struct{ t testing.TB }
 
 func (w testWriter) Write(p []byte) (int, error) {
 	w.t.Log(string(bytes.TrimSpace(p)))

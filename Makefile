@@ -20,7 +20,7 @@ platforms   := amd64 arm64 arm mips mipsle ppc64le riscv64
 build: bin/minne
 
 bin/minne: generate $(shell find cmd internal -name '*.go' 2>/dev/null) go.mod
-	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/minne
+	$(GO) build -trimpath -ldflags '-s -w -X main.release=$(VERSION)' -o $@ ./cmd/minne
 
 generate: build/generated
 

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"minne/internal/api"
+	"minne/internal/config"
+)
+
+// supportLimit bounds what one command may add to the archive, bytes.
+const supportLimit = 4 << 20
+
+// supportViews are the views that go into the archive, each as JSON.
+var supportViews = []string{"interfaces", "fast-path", "drops", "rates", "bgp", "ospf", "neighbors", "log"}
+
+// supportCommands are asked inside the router's network namespace.
+var supportCommands = []string{
+	"uname -a",
+	"cat /proc/meminfo",
+	"ip -d -s link",
+	"ip address",
+	"ip rule",
+	"ip -6 rule",
+	"ip route show table all proto kernel",
+	"ip route show proto static",
+	"ip -6 route show proto static",
+	"ip neigh",
+	"ip nexthop",
+	"nft list ruleset",
+	"sysctl -a -r ^net",
+	"dmesg",
+}
+
+func newTechSupportCommand(a *app) *cobra.Command {
+	var file string
+	c := &cobra.Command{
+		Use:   "tech-support",
+		Short: "Write one archive with all that is needed to find a fault",
+		Long: `Write one archive with the configuration, its history, the daemon's log and what
+the router and its kernel say of themselves. Secrets are replaced by their names.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if file == "" {
+				file = "minne-tech-support-" + time.Now().Format("20060102-150405") + ".tar.gz"
+			}
+			inst, err := a.inst()
+			if err != nil {
+				return err
+			}
+			// Without the secrets nothing could be redacted by value: then there is no archive.
+			secrets, err := config.LoadSecrets(inst.Secrets)
+			if err != nil {
+				return fmt.Errorf("the secrets can't be read, so nothing could be redacted: %w", err)
+			}
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			s := support{redact: newRedactor(secrets), frr: inst.FRRName}
+			s.gather(c.Context(), client)
+			if err := s.write(file); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(a.out, "%s: %d files, secrets redacted\n", file, len(s.parts))
+			return err
+		},
+	}
+	c.Flags().StringVarP(&file, "output", "o", "", "`file` to write (default minne-tech-support-DATE.tar.gz here)")
+	return c
+}
+
+// support is an archive in the making. What can't be had is said in its place:
+// a router in trouble is when the archive is needed.
+type support struct {
+	redact redactor
+	frr    string // pathspace
+	parts  []supportPart
+}
+
+type supportPart struct {
+	name string
+	text []byte
+}
+
+func (s *support) gather(ctx context.Context, client *api.Client) {
+	s.add("version.txt", []byte(version()+"\n"), nil)
+	status, err := client.Status(ctx)
+	s.addJSON("status.json", status, err)
+	revisions, err := client.Revisions(ctx)
+	s.addJSON("revisions.json", revisions, err)
+	running, err := client.Revision(ctx, 0)
+	s.add("minne.yaml", []byte(running.Text), err)
+	for _, view := range supportViews {
+		var answer json.RawMessage
+		err := client.Show(ctx, view, nil, &answer)
+		s.addJSON("show/"+view+".json", answer, err)
+	}
+	for _, line := range supportCommands {
+		s.run(ctx, status.PID, line, strings.Fields(line)...)
+	}
+	s.run(ctx, status.PID, "frr running-config", "vtysh", "-N", s.frr, "-c", "show running-config")
+}
+
+// run adds what a command prints in the network namespace of the daemon.
+func (s *support) run(ctx context.Context, pid int, name string, args ...string) {
+	if pid > 0 {
+		args = append([]string{"nsenter", "-t", fmt.Sprint(pid), "-n", "--"}, args...)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
+	if len(out) > supportLimit {
+		out = append(out[:supportLimit], "\n(cut here)\n"...)
+	}
+	s.add("system/"+strings.NewReplacer(" ", "-", "/", "_").Replace(name)+".txt", out, err)
+}
+
+func (s *support) addJSON(name string, v any, err error) {
+	var text []byte
+	if err == nil {
+		text, err = json.MarshalIndent(v, "", "  ")
+	}
+	s.add(name, text, err)
+}
+
+func (s *support) add(name string, text []byte, err error) {
+	if err != nil {
+		text = fmt.Appendf(text, "\nnot available: %v\n", err)
+	}
+	s.parts = append(s.parts, supportPart{name, s.redact.do(text)})
+}
+
+// write makes the archive, readable by its owner only.
+func (s *support) write(file string) error {
+	var buf bytes.Buffer
+	zip := gzip.NewWriter(&buf)
+	archive := tar.NewWriter(zip)
+	now := time.Now()
+	for _, p := range s.parts {
+		h := &tar.Header{Name: "minne-tech-support/" + p.name, Mode: 0o600, Size: int64(len(p.text)), ModTime: now}
+		if err := archive.WriteHeader(h); err != nil {
+			return err
+		}
+		if _, err := archive.Write(p.text); err != nil {
+			return err
+		}
+	}
+	if err := archive.Close(); err != nil {
+		return err
+	}
+	if err := zip.Close(); err != nil {
+		return err
+	}
+	return os.WriteFile(file, buf.Bytes(), 0o600)
+}
+
+// redactor replaces secrets, by value and by where routing daemons print them.
+type redactor struct{ values *strings.Replacer }
+
+var frrSecret = regexp.MustCompile(`(?m)(\bpassword|\bkey-string|\bmessage-digest-key \d+ md5|\bkeychain key|\bauthentication key-id \d+ hash-algo \S+ key)( \d)? \S+`)
+
+func newRedactor(secrets config.Secrets) redactor {
+	names := secrets.Names()
+	// The longest first: one secret may be part of another.
+	slices.SortFunc(names, func(a, b string) int {
+		x, _ := secrets.Get(a)
+		y, _ := secrets.Get(b)
+		return len(y) - len(x)
+	})
+	var pairs []string
+	for _, name := range names {
+		value, _ := secrets.Get(name)
+		if value == "" {
+			continue
+		}
+		mark := "<secret " + name + ">"
+		pairs = append(pairs, value, mark)
+		if quoted, err := json.Marshal(value); err == nil { // as it stands in the JSON files
+			pairs = append(pairs, string(quoted[1:len(quoted)-1]), mark)
+		}
+	}
+	return redactor{strings.NewReplacer(pairs...)}
+}
+
+func (r redactor) do(text []byte) []byte {
+	return frrSecret.ReplaceAll([]byte(r.values.Replace(string(text))), []byte("$1 <redacted>"))
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package show
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"minne/internal/fastpath"
+)
+
+// FastPath prints how packets may bypass the kernel: ports, tables, how fast changes arrive.
+func FastPath(w io.Writer, o fastpath.Observed) error {
+	state := "ready"
+	switch {
+	case o.Problem != "":
+		state = "not running: " + o.Problem
+	case o.Mode == "off":
+		state = "off"
+	case !o.Ready:
+		state = "filling its tables; the kernel forwards meanwhile"
+	}
+	fmt.Fprintf(w, "Fast path: %s (mode %s)\n\n", state, o.Mode)
+	ports := table{head: []string{"Port", "Mode", "Sends", "Why"}}
+	for _, p := range o.Ports {
+		sends := "no"
+		if p.Transmits {
+			sends = "yes"
+		}
+		ports.row(p.Name, p.Mode, sends, p.Why)
+	}
+	if err := ports.write(w); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	tables := table{head: []string{"Table", "Structure", ">Prefixes", ">Used", ">Reserved", "Note"}}
+	for _, t := range o.Tables {
+		tables.row(t.Family, t.Structure, count(t.Prefixes), bytes(uint64(t.UsedBytes)), bytes(uint64(t.ImageBytes)), t.Kernel)
+	}
+	if err := tables.write(w); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, `
+Next hops %s (%s of them groups), neighbours %s, ports adopted from an earlier daemon %d
+Updates: whole table in %v (%v of it compiling); %s route changes since, the last %d in %v, the longest batch %v
+`, count(o.NextHops), count(o.Groups), count(o.Neighbours), o.Adopted,
+		short(o.Updates.Sync), short(o.Updates.Fill), count(o.Updates.Changes), o.Updates.Batch, short(o.Updates.Last), short(o.Updates.Longest))
+	return err
+}
+
+// short is a duration with three figures or so.
+func short(d time.Duration) time.Duration {
+	for unit := time.Nanosecond; unit < time.Hour; unit *= 10 {
+		if d < 1000*unit {
+			return d.Round(unit)
+		}
+	}
+	return d.Round(time.Second)
+}

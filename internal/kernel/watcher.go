@@ -200,7 +200,8 @@ func (w *Watcher) tell(ctx context.Context, m message) error {
 			w.batch.addresses = append(w.batch.addresses, a)
 			token(w.restorable)
 			if a.Deleted && a.Address.Addr().Is4() {
-				w.doubtRoutes(true, false, settleTime) // routes with it as preferred source
+				// Routes with it as preferred source go; kernels before 6.18 don't say so.
+				w.doubtRoutes(true, false, settleTime)
 			}
 		}
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -386,4 +387,43 @@ func TestBGPSurvivesCrashes(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// Every golden configuration is taken by the installed FRR exactly as written, from any other one.
+func TestGoldenIsTaken(t *testing.T) {
+	l := newLab(t)
+	secrets := passwords{"isp-a": "s3cret", "ospf": "0spfkey"}
+	var configs []*config.Config
+	for _, name := range []string{"border", "inside", "border"} {
+		file := "testdata/golden/" + name + ".yaml"
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := config.Parse(file, data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		configs = append(configs, cfg)
+	}
+	if !l.authenticatesOSPFv3(secrets) {
+		for _, cfg := range configs {
+			if cfg.Routing.OSPF3 != nil {
+				cfg.Routing.OSPF3.Areas[0].Interfaces["lan"].Auth = nil
+			}
+		}
+	}
+	for _, cfg := range configs {
+		d := l.apply(cfg, secrets)
+		if changes, err := l.router.Plan(context.Background(), d); err != nil || len(changes) > 0 {
+			t.Errorf("plan of what runs: %v, %v", changes, err)
+		}
+		text, err := os.ReadFile(l.host.confFile())
+		if err != nil || string(text) != d.Text() {
+			t.Errorf("frr.conf: %v", err)
+		}
+		if info, err := os.Stat(l.host.confFile()); err != nil || info.Mode().Perm() != 0o640 {
+			t.Errorf("frr.conf: %v %v", info.Mode(), err)
+		}
+	}
 }

@@ -150,6 +150,10 @@ type prefixList struct {
 }
 
 func (p *prefixList) add(action string, prefix netip.Prefix, ge, le int) {
+	if prefix.Bits() == 0 && ge == 0 && le == prefix.Addr().BitLen() {
+		p.entries = append(p.entries, action+" any") // as FRR prints it
+		return
+	}
 	e := action + " " + prefix.String()
 	if ge > prefix.Bits() {
 		e += fmt.Sprintf(" ge %d", ge)

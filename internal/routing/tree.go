@@ -53,6 +53,9 @@ func parse(text string) *node {
 		for stack[len(stack)-1].indent >= indent {
 			stack = stack[:len(stack)-1]
 		}
+		if strings.HasSuffix(words, " ebgp-multihop") { // newer versions leave the greatest value out
+			words += " 255"
+		}
 		n := &node{line: words}
 		parent := stack[len(stack)-1].n
 		if indent == 0 && isContext(words) {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -20,6 +21,7 @@ type Entry struct {
 	Port    int            // number that Sample repeats
 	MAC     MAC            // the router's address on this wire
 	MTU     int            // largest network packet that the wire carries
+	Tags    []Tag          // that honest frames carry
 	Sources []netip.Prefix // where honest senders on this wire are
 }
 
@@ -132,7 +134,7 @@ func (g *Generator) plain() draft {
 	e := &g.world.Entries[g.rng.IntN(len(g.world.Entries))]
 	src, dst := g.within(pick(g, e.Sources)), g.destination()
 	d := draft{entry: e, protocol: pick(g, []uint8{ProtoUDP, ProtoUDP, ProtoTCP, ProtoTCP, ProtoICMP, ProtoGRE, ProtoESP, 132})}
-	d.ethernet = Ethernet{Dst: e.MAC, Src: MAC{2, 0xee, 0, 0, 0, uint8(e.Port)}}
+	d.ethernet = Ethernet{Dst: e.MAC, Src: MAC{2, 0xee, 0, 0, 0, uint8(e.Port)}, Tags: slices.Clone(e.Tags)}
 	ttl := uint8(2 + g.rng.IntN(254))
 	if src.Is4() {
 		d.ethernet.Type = TypeIPv4
@@ -193,7 +195,8 @@ func (d *draft) write(g *Generator, id uint32) []byte {
 	if d.v6.Src.IsValid() {
 		src, dst = d.v6.Src, d.v6.Dst
 	}
-	d.size = min(d.size, d.entry.MTU-d.headers()) // what the wire carries
+	room := d.entry.MTU - TagLen*max(0, len(d.ethernet.Tags)-1) // the wire carries one tag beyond its MTU
+	d.size = min(d.size, room-d.headers())
 	upper := d.raw
 	if upper == nil {
 		upper = g.upper(d, src, dst)
@@ -209,7 +212,7 @@ func (d *draft) write(g *Generator, id uint32) []byte {
 		}
 		network = d.v6.Append(network, append(d.chain, upper...))
 	}
-	for range min(d.pad, d.entry.MTU-len(network)) {
+	for range min(d.pad, room-len(network)) {
 		network = append(network, byte(g.rng.Uint32()))
 	}
 	for _, damage := range d.damage {

@@ -267,17 +267,17 @@ func (r *Router) forward(in *Port, route rib.Route, dst netip.Addr, network []by
 
 // send builds the frame that leaves through one next hop.
 func (r *Router) send(in *Port, route rib.Route, hop rib.Hop, dst netip.Addr, network []byte, age func([]byte)) Verdict {
-	out := r.ports[hop.Interface]
-	if out == nil || out.SlowPath {
-		return Verdict{Action: Punt, Reason: Egress}
-	}
 	gateway := hop.Gateway
 	if !gateway.IsValid() {
 		gateway = dst
 	}
-	mac, ok := r.neighbours[neighbourKey{out.Index, gateway}]
+	mac, ok := r.neighbours[neighbourKey{hop.Interface, gateway}]
 	if !ok {
 		return Verdict{Action: Punt, Reason: NoNeighbour}
+	}
+	out := r.ports[hop.Interface]
+	if out == nil || out.SlowPath {
+		return Verdict{Action: Punt, Reason: Egress}
 	}
 	mtu := out.MTU
 	if route.MTU != 0 {

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,7 +81,8 @@ func (n *network) config() *config.Config {
 	cfg := &config.Config{Version: 1, Interfaces: map[string]*config.Interface{}}
 	words := map[reference.SourceCheck]config.AntiSpoof{reference.SourceAny: "off", reference.SourceLoose: "loose", reference.SourceStrict: "strict"}
 	for _, p := range n.Ports {
-		cfg.Interfaces[p.Name] = &config.Interface{AntiSpoof: words[p.SourceCheck]}
+		on := config.OnOff(!p.SlowPath)
+		cfg.Interfaces[p.Name] = &config.Interface{AntiSpoof: words[p.SourceCheck], FastPath: &on}
 	}
 	return cfg
 }
@@ -179,7 +181,12 @@ func (n *network) farCommands() []string {
 
 // newMarkers builds frames that are always forwarded: from the open port to each other, and back from the jumbo port.
 func (k *bed) newMarkers(n *network) {
-	router := reference.New(n.State)
+	all := n.State
+	all.Ports = slices.Clone(all.Ports)
+	for i := range all.Ports {
+		all.Ports[i].SlowPath = false // the kernel forwards there all the same
+	}
+	router := reference.New(all)
 	for i := range k.markers {
 		from := openPort
 		if i+1 == openPort {
@@ -259,8 +266,10 @@ func (k *bed) collect(samples []packet.Sample, markers int) (outputs [][]output,
 		if !ok {
 			return nil, false, nil
 		}
-		if k.isMarker(c) {
-			seen++
+		if window, ok := k.isMarker(c); ok {
+			if window == k.windows {
+				seen++
+			}
 			continue
 		}
 		if i, ok := match(samples, c.frame); ok {
@@ -272,11 +281,13 @@ func (k *bed) collect(samples []packet.Sample, markers int) (outputs [][]output,
 	return outputs, true, nil
 }
 
-// isMarker tells whether a captured frame is a marker of this window.
-func (k *bed) isMarker(c captured) bool {
+// isMarker tells whether a captured frame is a marker, and of which window.
+func (k *bed) isMarker(c captured) (window uint64, ok bool) {
 	expected := k.expected[c.link-k.base-1]
-	return len(c.frame) == len(expected) && bytes.Equal(c.frame[:42], expected[:42]) &&
-		binary.BigEndian.Uint64(c.frame[42:]) == k.windows
+	if len(c.frame) != len(expected) || !bytes.Equal(c.frame[:42], expected[:42]) {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(c.frame[42:]), true
 }
 
 // match finds the frame of the window that a captured one is the forwarded form

@@ -14,11 +14,11 @@ import (
 	"minne/internal/rib"
 )
 
-// The network that all three voices route in: five ports with different source
+// The network that all three voices route in: six ports with different source
 // checks and MTUs, neighbours that are resolved and some that never answer, a
 // sample of the real Internet table and a collection of special routes.
 //
-// Port i (1 to 5) has the link networks 198.18.i.0/24 and fd00:0:0:i::/64 with
+// Port i (1 to 6) has the link networks 198.18.i.0/24 and fd00:0:0:i::/64 with
 // the router at .1, routers at .2 and .3, and honest senders behind .2 in
 // 10.i.0.0/16 and fd00:1:i::/48. The addresses .9 and ::9 never answer.
 
@@ -28,7 +28,8 @@ const (
 	loosePort             // loose source check
 	jumboPort             // MTU 3400, the largest that veth takes with XDP
 	smallPort             // MTU 1280, strict
-	lastPort   = smallPort
+	slowPort              // fast path off
+	lastPort   = slowPort
 )
 
 // firstIndex is the ifindex of port 0, in every namespace that has the ports.
@@ -87,7 +88,7 @@ func (n *network) addDefaults() {
 // addPort adds port i with its link networks, neighbours and the senders behind them.
 func (n *network) addPort(i int) {
 	p := reference.Port{
-		Index: firstIndex + i, Name: portName(firstIndex + i), MAC: portMAC(i), MTU: 1500, SourceCheck: portChecks[i],
+		Index: firstIndex + i, Name: portName(firstIndex + i), MAC: portMAC(i), MTU: 1500, SourceCheck: portChecks[i], SlowPath: i == slowPort,
 		Addresses: prefixes(fmt.Sprintf("198.18.%d.1/24", i), fmt.Sprintf("fd00:0:0:%d::1/64", i), "fe80::1/64"),
 	}
 	if mtu := portMTUs[i]; mtu != 0 {
@@ -175,6 +176,8 @@ func (n *network) special4() {
 	n.addOdd("198.19.64.0/19", hop(openPort, "198.18.2.6"), hop(loosePort, "198.18.3.6"))
 	n.addOdd("198.19.96.0/19", weighted(1, hop(openPort, "198.18.2.7")), weighted(5, hop(jumboPort, "198.18.4.7")), weighted(2, hop(smallPort, "198.18.5.7")))
 	n.addOdd("198.19.32.0/19", hop(openPort, "198.18.2.9"), hop(jumboPort, "198.18.4.8")) // one never answers
+	n.addOdd("198.19.20.0/24", hop(slowPort, "198.18.6.4"))
+	n.addOdd("198.19.21.0/24", hop(slowPort, "198.18.6.4"), hop(openPort, "198.18.2.4"))
 	n.add("198.19.4.0/22", hop(openPort, "198.18.2.8")).Metric = 30
 	n.addOdd("198.19.4.0/22", hop(loosePort, "198.18.3.8")) // the better metric
 	n.addOdd("198.19.8.0/22", hop(jumboPort, ""))           // on the link without an address there
@@ -211,6 +214,8 @@ func (n *network) special6() {
 	n.addOdd("2001:db8:106::/48", hop(jumboPort, "fd00:0:0:4::5")).MTU = 1400
 	n.addOdd("2001:db8:107::/48", hop(openPort, "fd00:0:0:2::6"), hop(loosePort, "fd00:0:0:3::6"))
 	n.addOdd("2001:db8:108::/48", weighted(1, hop(openPort, "fd00:0:0:2::7")), weighted(5, hop(jumboPort, "fd00:0:0:4::7")), weighted(2, hop(smallPort, "fd00:0:0:5::7")))
+	n.addOdd("2001:db8:120::/48", hop(slowPort, "fd00:0:0:6::4"))
+	n.addOdd("2001:db8:121::/48", hop(slowPort, "fd00:0:0:6::4"), hop(openPort, "fd00:0:0:2::4"))
 	n.add("2001:db8:109::/48", hop(openPort, "fd00:0:0:2::8")).Metric = 30
 	n.addOdd("2001:db8:109::/48", hop(loosePort, "fd00:0:0:3::8")) // the better metric
 	n.addOdd("2001:db8:10a::/126", hop(jumboPort, ""))             // on the link without an address there
@@ -263,8 +268,12 @@ func (n *network) world(v6 bool) packet.World {
 	manyWays := map[bool]string{false: "198.19.112.0/20", true: "2001:db8:112::/48"}[v6]
 	var own, back []netip.Prefix
 	for i := 1; i <= lastPort; i++ {
-		w.Entries = append(w.Entries, packet.Entry{Port: firstIndex + i, MAC: portMAC(i), MTU: n.Ports[i-1].MTU,
-			Sources: []netip.Prefix{senders(i, v6), senders(i, v6), senders(i, v6), netip.MustParsePrefix(manyWays)}})
+		e := packet.Entry{Port: firstIndex + i, MAC: portMAC(i), MTU: n.Ports[i-1].MTU,
+			Sources: []netip.Prefix{senders(i, v6), senders(i, v6), senders(i, v6), netip.MustParsePrefix(manyWays)}}
+		w.Entries = append(w.Entries, e)
+		if i != slowPort { // where every frame has the same fate
+			w.Entries = append(w.Entries, e, e)
+		}
 		back = append(back, senders(i, v6))
 		own = append(own, n.Ports[i-1].Addresses...)
 	}

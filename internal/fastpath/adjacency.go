@@ -96,6 +96,9 @@ func (s *adjTable) change(n rib.Neighbour, round uint8) {
 		return
 	}
 	if a == nil {
+		if !resolved { // nobody needs it and nothing can be sent there
+			return
+		}
 		if a = s.get(k); a == nil {
 			return
 		}
@@ -173,7 +176,9 @@ func (s *adjTable) write(a *adjacency) {
 	way, ok := s.t.egress(a.key.ifindex)
 	if !ok {
 		w.store(0, macWord(a.mac, adjNoPort))
-		w.store(2, pair(0, uint32(a.key.ifindex))) // the source check asks where it would lead
+		if _, ifindex := splitPair(w.load(2)); ifindex != uint32(a.key.ifindex) {
+			w.store(2, pair(0, uint32(a.key.ifindex))) // the source check asks where it would lead
+		}
 		return
 	}
 	w.store(1, macWord(way.mac, uint16(len(way.tags))))

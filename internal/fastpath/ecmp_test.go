@@ -104,6 +104,10 @@ func TestMultipathChoosesAsTheKernel(t *testing.T) {
 					v := b.run(ecmpFlow(r, v6), b.in)
 					return v.Reason == Forwarded
 				})
+				defer func() {
+					ip(t, "route", "del", prefix)
+					eventually(t, "the route is gone", func() bool { return b.run(ecmpFlow(r, v6), b.in).Reason != Forwarded })
+				}()
 				same := map[string]int{}
 				for range 500 {
 					frame := ecmpFlow(r, v6)

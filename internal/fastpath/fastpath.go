@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
-	"reflect"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -142,8 +142,26 @@ func (f *FastPath) Apply(_ context.Context, d Desired) error {
 			return err
 		}
 	}
+	if err := f.learnLinks(); err != nil {
+		return err
+	}
 	f.tables.reread()
-	return f.reconcile()
+	f.failed = f.reconcile()
+	return f.failed
+}
+
+// learnLinks asks for the links that nobody has told of yet: those of the configuration may have
+// been made or renamed a moment ago.
+func (f *FastPath) learnLinks() error {
+	if f.tables.telling {
+		return nil
+	}
+	links, err := currentLinks()
+	if err != nil {
+		return err
+	}
+	f.tables.Links(links)
+	return nil
 }
 
 // rebuild loads another program with tables of another shape, fills them, and puts it in the place
@@ -158,14 +176,13 @@ func (f *FastPath) rebuild(s shape) error {
 	f.prog = next
 	f.tables.moveTo(next)
 	var failed []error
+	for ifindex := range f.tables.transmits { // all of them before any packet meets the program
+		failed = append(failed, next.objects.Ports.Put(uint32(ifindex), uint32(ifindex)))
+	}
 	for _, p := range f.ports {
-		if p.link == nil || !p.current {
-			continue
+		if p.link != nil && p.current {
+			failed = append(failed, p.take(next.objects.Router))
 		}
-		if f.tables.transmits[p.ifindex] {
-			failed = append(failed, next.objects.Ports.Put(uint32(p.ifindex), uint32(p.ifindex)))
-		}
-		failed = append(failed, p.take(next.objects.Router))
 	}
 	if err := errors.Join(failed...); err != nil {
 		return fmt.Errorf("changing to tables of another size: %w", err)
@@ -264,6 +281,7 @@ func (f *FastPath) reconcile() error {
 		return nil
 	}
 	wanted := f.wantedPorts()
+	attached, transmits := maps.Clone(f.tables.attached), maps.Clone(f.tables.transmits)
 	f.openAdopted(wanted)
 	refusedBefore := f.refused
 	f.refused = map[string]string{}
@@ -278,7 +296,15 @@ func (f *FastPath) reconcile() error {
 			}
 		}
 	}
-	failed = append(failed, f.dropPorts(wanted), f.openPorts())
+	failed = append(failed, f.dropPorts(wanted))
+	for _, p := range f.ports {
+		if p.current {
+			f.openPort(p)
+		}
+	}
+	if !maps.Equal(attached, f.tables.attached) || !maps.Equal(transmits, f.tables.transmits) {
+		f.tables.renderLinks()
+	}
 	return errors.Join(failed...)
 }
 
@@ -384,23 +410,7 @@ func (f *FastPath) dropPorts(wanted map[int]string) error {
 	return errors.Join(failed...)
 }
 
-// openPorts lets packets leave by the ports that can transmit now, and by no others.
-func (f *FastPath) openPorts() error {
-	before := map[int]bool{}
-	for k, v := range f.tables.transmits {
-		before[k] = v
-	}
-	for _, p := range f.ports {
-		if p.current {
-			f.openPort(p)
-		}
-	}
-	if !reflect.DeepEqual(before, f.tables.transmits) || len(f.ports) > 0 {
-		f.tables.renderLinks()
-	}
-	return nil
-}
-
+// openPort lets packets leave by a port if it can transmit now, and not otherwise.
 func (f *FastPath) openPort(p *port) {
 	ok, why := p.transmits()
 	if ok && !f.tables.transmits[p.ifindex] {

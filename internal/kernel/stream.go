@@ -46,7 +46,6 @@ type recvMessage struct {
 const (
 	recvBatch    = 64       // notifications per system call
 	recvLength   = 16 << 10 // longest notification: routes with hundreds of next hops
-	streamBuffer = 64 << 20 // bytes that the kernel may hold for us; used only when we are late
 	chunkSize    = 256 << 10
 	backlogLimit = 192 << 20 // bytes; beyond, a new dump is cheaper than the backlog
 )
@@ -77,10 +76,14 @@ func newStream() (*stream, error) {
 	return s, nil
 }
 
-func (s *stream) setUp(fd int) (err error) {
+func (s *stream) setUp(fd int) error {
 	// Forced beyond net.core.rmem_max; without the right to, as much as is allowed.
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, streamBuffer) != nil {
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, streamBuffer); err != nil {
+	size, err := streamBuffer()
+	if err != nil {
+		return err
+	}
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, size) != nil {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, size); err != nil {
 			return fmt.Errorf("notification socket buffer: %w", err)
 		}
 	}
@@ -94,6 +97,17 @@ func (s *stream) setUp(fd int) (err error) {
 	}
 	s.raw, err = s.file.SyscallConn()
 	return err
+}
+
+// streamBuffer is how many bytes the kernel may hold for us: used only while we are late, so a
+// generous part of the memory. A quarter of a GiB holds about half a million notifications.
+func streamBuffer() (int, error) {
+	var host unix.Sysinfo_t
+	if err := unix.Sysinfo(&host); err != nil {
+		return 0, fmt.Errorf("size of memory: %w", err)
+	}
+	memory := uint64(host.Totalram) * uint64(host.Unit)
+	return int(min(max(memory/32, 8<<20), 256<<20)), nil
 }
 
 func (s *stream) close() { s.file.Close() }

@@ -146,6 +146,9 @@ func (live) staticRoutes(ctx context.Context) ([]rib.Route, error) {
 			body[5] = protocolStatic
 			w.attr32(unix.RTA_TABLE, rib.TableMain)
 		})
+		if errors.Is(err, unix.ENOENT) {
+			continue // a namespace that never had a route has no such table
+		}
 		if err != nil {
 			return nil, fmt.Errorf("list static routes: %w", err)
 		}

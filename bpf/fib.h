@@ -33,7 +33,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(key_size, 4);
-	__uint(value_size, FIB4_WORDS * 4);
+	__uint(value_size, FIB4_WORDS * 4 + FIB_SLACK);
 	__uint(max_entries, 1);
 } fib4_image SEC(".maps");
 
@@ -41,7 +41,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(key_size, 4);
-	__uint(value_size, FIB6_WORDS * 4);
+	__uint(value_size, FIB6_WORDS * 4 + FIB_SLACK);
 	__uint(max_entries, 1);
 } fib6_image SEC(".maps");
 
@@ -72,7 +72,7 @@ static __always_inline __u32 fib4_range_lookup(const __u32 *image, __u32 dst)
 
 	if (FIB_KIND(desc) == FIB_LEAF32)
 		hop = fib_leaf32(image, mask, desc, key);
-	else if (desc >> 16)
+	else if (desc >= FIB_ASK)
 		return 0;
 	if (!hop)
 		hop = image[(1 << root) & mask];
@@ -93,6 +93,18 @@ static __always_inline __u32 fib4_lookup(__u32 dst)
 	return fib4_range_lookup(image, dst);
 }
 
+// fib_stages follows direct stages and shifts the bits that they use out of the key.
+static __always_inline __u32 fib_stages(const __u32 *image, __u32 mask, __u32 desc, __u64 *key)
+{
+	for (int i = 0; i < FIB6_STAGES && FIB_KIND(desc) == FIB_DIRECT; i++) {
+		__u32 stride = FIB_SIZE(desc) & 31;
+
+		desc = image[(FIB_WORD(desc) + (__u32)(*key >> (64 - stride))) & mask];
+		*key <<= stride;
+	}
+	return desc;
+}
+
 // fib6_lookup answers the next-hop index of an IPv6 destination, given as its
 // two halves in host byte order, or 0 when the kernel must decide. The second
 // half is only looked at when a prefix longer than /64 lives there.
@@ -109,26 +121,31 @@ static __always_inline __u32 fib6_lookup(__u64 hi, __u64 lo)
 	__u64 key = hi << root;
 	__u32 hop;
 
-	for (int half = 0; half < 2; half++) {
-		for (int i = 0; i < FIB6_STAGES && FIB_KIND(desc) == FIB_DIRECT; i++) {
-			__u32 stride = FIB_SIZE(desc) & 31;
+	desc = fib_stages(image, mask, desc, &key);
+	if (FIB_SMALL(desc)) {
+		// Nearly always: a next hop or a small leaf, told apart without a branch.
+		__u64 is_hop = fib_opaque((__s64)((__u64)FIB_KIND(desc) - 1) >> 63);
 
-			desc = image[(FIB_WORD(desc) + (__u32)(key >> (64 - stride))) & mask];
-			key <<= stride;
+		hop = fib_small32(image, mask, desc, key >> 32);
+		hop ^= (hop ^ desc) & is_hop;
+		if (hop == FIB_ASK)
+			return 0;
+	} else {
+		if (FIB_KIND(desc) == FIB_LEAF_DEEP) {
+			desc = fib_leaf_deep(image, mask, desc, key);
+			key = lo;
+			desc = fib_stages(image, mask, desc, &key);
+			if (FIB_KIND(desc) == FIB_LEAF_DEEP)
+				desc = fib_leaf_deep(image, mask, desc, key);
 		}
-		if (FIB_KIND(desc) != FIB_LEAF_DEEP)
-			break;
-		desc = fib_leaf_deep(image, mask, desc, key);
-		key = lo;
-	}
-	if (FIB_KIND(desc) == FIB_LEAF64)
-		hop = fib_leaf64((const __u64 *)image, mask, desc, key);
-	else if (FIB_KIND(desc) == FIB_LEAF32)
-		hop = fib_leaf32(image, mask, desc, key >> 32);
-	else if (desc >> 16)
-		return 0;
-	else
 		hop = desc;
+		if (FIB_KIND(desc) == FIB_LEAF64)
+			hop = fib_leaf64((const __u64 *)image, mask, desc, key);
+		else if (FIB_KIND(desc) == FIB_LEAF32)
+			hop = fib_leaf32(image, mask, desc, key >> 32);
+		else if (desc >= FIB_ASK)
+			return 0;
+	}
 	if (!hop)
 		hop = image[(1 << root) & mask];
 	return hop & 0xffff;

@@ -30,6 +30,10 @@
 
 #pragma once
 
+// Bytes behind an image, so that a small leaf may be read whole wherever a
+// corrupt descriptor says that it begins.
+#define FIB_SLACK 256
+
 #define FIB_KIND(d) ((d) >> 29)
 #define FIB_SIZE(d) ((d) >> 20 & 0x1ff)
 #define FIB_WORD(d) (((d) & 0xfffff) << 2)
@@ -40,25 +44,75 @@
 #define FIB_LEAF_DEEP 3
 #define FIB_DIRECT 4
 
+// The next-hop descriptor of addresses that the kernel decides on.
+#define FIB_ASK (1 << 16)
+
+// Whether desc is a next hop or a leaf32 of at most 16 units.
+#define FIB_SMALL(d) (!((d) >> 20 & ~(FIB_LEAF32 << 9 | 15)))
+
 // At most 2048 entries in a leaf: 11 halvings.
 #define FIB_STEPS 11
 
-// Zero when a > b, all ones when a <= b; a and b below 2^63. No branch, so
-// nothing to mispredict: which half a key falls into is a coin toss.
-#define FIB_IF_LE(a, b) ((__u64)((__s64)((__u64)(a) - (__u64)(b) - 1) >> 63))
+// fib_opaque hides a value from the compiler, which would make a branch of a
+// selection by arithmetic. Which way a key goes is a coin toss that no branch
+// predictor wins, and a lost one costs as much as a cache miss.
+static __always_inline __u64 fib_opaque(__u64 v)
+{
+	asm volatile("" : "+r"(v));
+	return v;
+}
+
+// fib_below is 1 when a < b and 0 when not; a and b below 2^63.
+static __always_inline __u64 fib_below(__u64 a, __u64 b)
+{
+	return fib_opaque(a - b) >> 63;
+}
+
+// fib_quarter is how many of the starts at p[step], p[2 * step] and p[3 * step]
+// are below `above`, looking at the first `more` of them only. Their loads
+// overlap; those of a binary search would wait for each other.
+static __always_inline __u64 fib_quarter(const __u32 *p, __u32 step, __u64 more, __u64 above)
+{
+	__u64 n = (fib_opaque(p[step] - above) & (0 - more)) >> 63;
+
+	n += (fib_opaque(p[2 * step] - above) & (1 - more)) >> 63;
+	n += (fib_opaque(p[3 * step] - above) & (2 - more)) >> 63;
+	return n;
+}
+
+// fib_small32 is fib_leaf32 for a leaf of at most 64 ranges.
+static __always_inline __u32 fib_small32(const __u32 *image, __u32 mask, __u32 desc, __u32 key)
+{
+	__u64 above = (__u64)(key | 0xffff) + 1;
+	const __u32 *p = image + (FIB_WORD(desc) & mask);
+	__u64 more = FIB_SIZE(desc) & 15; // units of 4 ranges behind the first
+	__u64 n;
+
+	if (more > 3) {
+		__u64 lines = more >> 2; // cache lines behind the first
+
+		n = fib_quarter(p, 16, lines, above);
+		p += n << 4;
+		// All lines but the last are full.
+		more = (more | fib_opaque((__s64)(n - lines) >> 63)) & 3;
+	}
+	p += fib_quarter(p, 4, more, above) << 2;
+	n = fib_below(p[1], above) + fib_below(p[2], above) + fib_below(p[3], above);
+	return p[n] & 0xffff;
+}
 
 // fib_leaf32 returns the next hop that covers key, whose used bits are already
 // shifted out (only the top 16 bits count).
 static __always_inline __u32 fib_leaf32(const __u32 *image, __u32 mask, __u32 desc, __u32 key)
 {
-	__u32 bound = key | 0xffff;
+	__u64 above = (__u64)(key | 0xffff) + 1;
 	__u32 at = FIB_WORD(desc);
 	__u32 n = (FIB_SIZE(desc) + 1) << 2;
 
 	for (int i = 0; i < FIB_STEPS && n > 1; i++) {
 		__u32 half = n >> 1;
 
-		at += half & FIB_IF_LE(image[(at + half) & mask], bound);
+		at += half & -(__u32)fib_below(image[(at + half) & mask], above);
 		n -= half;
 	}
 	return image[at & mask] & 0xffff;
@@ -67,7 +121,7 @@ static __always_inline __u32 fib_leaf32(const __u32 *image, __u32 mask, __u32 de
 // fib_leaf64 is fib_leaf32 for 48-bit starts.
 static __always_inline __u32 fib_leaf64(const __u64 *image, __u32 mask, __u32 desc, __u64 key)
 {
-	__u64 bound = key >> 16;
+	__u64 above = (key >> 16) + 1;
 	__u32 at = FIB_WORD(desc) >> 1;
 	__u32 n = (FIB_SIZE(desc) + 1) << 1;
 
@@ -75,7 +129,7 @@ static __always_inline __u32 fib_leaf64(const __u64 *image, __u32 mask, __u32 de
 	for (int i = 0; i < FIB_STEPS && n > 1; i++) {
 		__u32 half = n >> 1;
 
-		at += half & FIB_IF_LE(image[(at + half) & mask] >> 16, bound);
+		at += half & -(__u32)fib_below(image[(at + half) & mask] >> 16, above);
 		n -= half;
 	}
 	return image[at & mask] & 0xffff;

@@ -11,7 +11,8 @@ import (
 // follow. A build from the top finds strides that reach.
 var errTooDeep = errors.New("fib: no stage left")
 
-// longLists is how many times more routes than intervals in a leaf a list may have.
+// longLists is how many times more routes than a leaf has ranges a list may have; longer ones are
+// split even if they make few ranges, so that an edit stays cheap.
 const longLists = 8
 
 // site is where a block lies.
@@ -109,10 +110,9 @@ func (t *table) describeList(b *block, at site, cover hops, old uint32) (uint32,
 	stagesLeft := int(t.stages) - int(at.level)
 	bitsLeft := int(t.limit(at.half)) - int(at.depth)
 	final := stagesLeft == 0 || bitsLeft == 0
-	// A long list that makes few intervals is split too, so that an edit stays cheap.
 	n := max(len(s.intervals), len(b.list)/longLists)
 	switch {
-	case n > t.leafMax && !final:
+	case !final && n > t.leafMax:
 		return t.split(b, at, cover, t.strideFor(n, stagesLeft, bitsLeft))
 	case len(s.intervals) > maxLeaf:
 		return 0, errTooDeep
@@ -138,8 +138,7 @@ func (t *table) strideFor(ranges, stagesLeft, bitsLeft int) uint8 {
 func (t *table) split(b *block, at site, cover hops, stride uint8) (uint32, error) {
 	n := newNode(at.base, at.depth, stride, at.level+1, at.half)
 	n.cover = cover
-	units := max(uint32(1)<<stride/unitWords, 1)
-	first, ok := t.mem.alloc(units)
+	first, ok := t.mem.alloc(stageUnits(stride))
 	if !ok {
 		return 0, ErrFull
 	}
@@ -178,9 +177,12 @@ func (t *table) releaseStage(n *node, done uint32) {
 	t.mem.release(n.span())
 }
 
-func (n *node) span() span {
-	return span{n.word / unitWords, max(uint32(len(n.blocks))/unitWords, 1)}
+// stageUnits is the memory of a stage.
+func stageUnits(stride uint8) uint32 {
+	return max(uint32(1)<<stride/unitWords, 1)
 }
+
+func (n *node) span() span { return span{n.word / unitWords, stageUnits(n.stride)} }
 
 // drop takes a stage and all below out of the tree; its memory is unlinked with the block that is
 // being built.
@@ -214,12 +216,14 @@ func (t *table) describeHalf(r route, worth hops) (uint32, error) {
 // leaf describes intervals by a leaf of the smallest kind that can tell them apart. A leaf in
 // force with the same starts is edited in place, one aligned store for each answer that changes.
 func (t *table) leaf(v []interval, depth uint8, old uint32) (uint32, error) {
-	kind, size, units := leafKind(v, depth)
+	kind, size := leafKind(v, depth)
+	size--
 	if kindOf(old) == kind && sizeOf(old) == size && t.sameStarts(v, depth, old) {
 		t.fillLeaf(v, depth, old)
 		return old, nil
 	}
-	at, ok := t.mem.alloc(units)
+	need, _ := leafSpan(descriptor(kind, size, 0))
+	at, ok := t.mem.alloc(need.units)
 	if !ok {
 		return 0, ErrFull
 	}
@@ -228,9 +232,9 @@ func (t *table) leaf(v []interval, depth uint8, old uint32) (uint32, error) {
 	return desc, nil
 }
 
-// leafKind picks the kind of leaf for intervals in a block of that depth, the descriptor's size
-// field and the units of memory.
-func leafKind(v []interval, depth uint8) (kind, size, units uint32) {
+// leafKind picks the kind of leaf for intervals in a block of that depth, and its size in what a
+// descriptor counts: units, groups of a deep leaf.
+func leafKind(v []interval, depth uint8) (kind, size uint32) {
 	var used uint64 // bits of starts
 	deep := false
 	for i := range v {
@@ -240,14 +244,11 @@ func leafKind(v []interval, depth uint8) (kind, size, units uint32) {
 	n := uint32(len(v))
 	switch {
 	case !deep && used<<16 == 0:
-		units = (n + 3) / 4
-		return kindLeaf32, units - 1, units
+		return kindLeaf32, (n + 3) / 4
 	case !deep && used<<48 == 0:
-		units = (n + 1) / 2
-		return kindLeaf64, units - 1, units
+		return kindLeaf64, (n + 1) / 2
 	}
-	groups := (n + 3) / 4
-	return kindDeep, groups - 1, 3 * groups
+	return kindDeep, (n + 3) / 4
 }
 
 // padded returns interval i of a leaf, whose spare entries repeat the last one.

@@ -21,6 +21,8 @@ const (
 	askKernel = 1 << 16
 
 	maxLeaf = 1024 // ranges; what every kind of leaf can hold
+
+	slackBytes = 256 // FIB_SLACK
 )
 
 // ErrFull says that the image has no room for what was to be published. The blocks of addresses

@@ -106,7 +106,7 @@ func Layout6(c Capacity) Layout {
 func (l Layout) MapName() string { return fmt.Sprintf("fib%d_image", l.family) }
 
 // ImageBytes is the value size of the eBPF array.
-func (l Layout) ImageBytes() uint32 { return uint32(l.words) * 4 }
+func (l Layout) ImageBytes() uint32 { return uint32(l.words)*4 + slackBytes }
 
 // Constants are the program's read-only variables by name.
 func (l Layout) Constants() map[string]uint32 {
@@ -152,7 +152,7 @@ func (l Layout) newTable(family int, region []byte, o Options) (*table, error) {
 	if o.Sparse != 0 {
 		t.sparse = o.Sparse
 	}
-	first := uint32(1)<<l.rootBits/unitWords + 1 // the root, then the unit of the default route
+	first := uint32(1)<<l.rootBits/unitWords + 1 // the root, then the default route
 	if t.direct24 {
 		first = direct24FirstBlock
 	}
@@ -170,6 +170,6 @@ const (
 	leafMax4 = 64
 	sparse4  = 2
 	stages6  = 8
-	leafMax6 = 16
+	leafMax6 = 64
 	sparse6  = 1
 )

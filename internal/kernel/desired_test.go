@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"minne/internal/config"
+)
+
+func TestMetricSpeaksWithFRR(t *testing.T) {
+	for distance, want := range map[int]uint32{0: 1, 1: 1, 19: 19, 20: 20 << 24, 110: 110 << 24, 255: 255 << 24} {
+		if got := Metric(distance); got != want {
+			t.Errorf("distance %d: metric %d, expected %d", distance, got, want)
+		}
+	}
+}
+
+func TestRenderRoutes(t *testing.T) {
+	d := render(t, campus())
+	var got []string
+	for _, r := range d.Routes {
+		text := fmt.Sprint(r.Prefix, " ", r.words(), " metric ", r.Metric)
+		for _, h := range r.Hops {
+			text += " " + h.Interface
+		}
+		got = append(got, text)
+	}
+	want := []string{
+		"0.0.0.0/0 via 198.51.100.1 metric 4194304000 wan",
+		"10.0.0.0/8 blackhole metric 1",
+		"192.0.2.0/24 blackhole metric 4261412864",
+		"203.0.113.0/24 via 192.0.2.9, via 192.0.2.10 metric 1 lan lan",
+		"::/0 via 2001:db8:ff::1 metric 1 wan",
+		"2001:db8::/32 blackhole metric 4261412864",
+		"2001:db8:aaaa::/48 via 2001:db8:1::9, via 2001:db8:1::a metric 1 lan lan",
+		"2001:db8:bbbb::/48 on lan metric 1 lan",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestRenderRefuses(t *testing.T) {
+	for words, change := range map[string]func(c *config.Config){
+		"no interface \"gone\"": func(c *config.Config) {
+			c.Interfaces["v"] = &config.Interface{VLAN: &config.VLAN{Parent: "gone", ID: 1}}
+		},
+		"VLAN on itself": func(c *config.Config) {
+			c.Interfaces["v"] = &config.Interface{VLAN: &config.VLAN{Parent: "w", ID: 1}}
+			c.Interfaces["w"] = &config.Interface{VLAN: &config.VLAN{Parent: "v", ID: 1}}
+		},
+		"either next hops or is a blackhole": func(c *config.Config) {
+			c.Routing.Static = append(c.Routing.Static, config.StaticRoute{Prefix: prefix("203.0.113.0/24"), Blackhole: true})
+		},
+		"IPv6 route 2001:db8::/32 with the IPv4 next hop": func(c *config.Config) {
+			c.Routing.Static = []config.StaticRoute{{Prefix: prefix("2001:db8::/32"), Via: []config.NextHop{via("192.0.2.9")}}}
+		},
+	} {
+		c := campus()
+		change(c)
+		if _, err := Render(c); err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("error %v, expected %q", err, words)
+		}
+	}
+}
+
+func TestRenderIsTheSameEveryTime(t *testing.T) {
+	first := fmt.Sprintf("%+v", render(t, campus()))
+	for range 20 {
+		if again := fmt.Sprintf("%+v", render(t, campus())); again != first {
+			t.Fatalf("not the same:\n%s\n%s", first, again)
+		}
+	}
+	other := campus()
+	other.System.RouterID = netip.MustParseAddr("192.0.2.2")
+	if seed := render(t, campus()).MultipathSeed; seed == 0 || seed == render(t, other).MultipathSeed {
+		t.Errorf("multipath seed %d is zero or that of another router", seed)
+	}
+}
+
+func TestAntiSpoofText(t *testing.T) {
+	c := campus()
+	if c.Interfaces["wan"].AntiSpoof, c.Interfaces["lan"].AntiSpoof = "off", ""; renderAntiSpoof(c.Interfaces) != "" {
+		t.Error("a table though no interface asks for it")
+	}
+	c.Interfaces["wan"].AntiSpoof, c.Interfaces["lan"].AntiSpoof = "strict", "strict"
+	c.Interfaces["lo"].AntiSpoof = "strict"
+	expect(t, renderAntiSpoof(c.Interfaces), `iifname { "lan", "wan" } fib saddr . iif oif missing counter drop`)
+}

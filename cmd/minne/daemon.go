@@ -113,6 +113,7 @@ func enterNetns(name string) error {
 
 func newStopCommand(a *app) *cobra.Command {
 	var all bool
+	var netns string
 	c := &cobra.Command{
 		Use:   "stop",
 		Short: "Stop the daemon, and with --all the router",
@@ -123,8 +124,16 @@ With --all they stop too: forwarding is switched off, the fast path is removed
 and the routing daemons end. Addresses and static routes stay, so that a login
 over the network survives. This also works when the daemon is dead.`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.stop(c.Context(), all) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if netns != "" {
+				if err := enterNetns(netns); err != nil {
+					return err
+				}
+			}
+			return a.stop(c.Context(), all)
+		},
 	}
+	c.Flags().StringVar(&netns, "netns", "", "network namespace of the router, as given to its daemon: for --all when that is dead")
 	c.Flags().BoolVar(&all, "all", false, "also take down forwarding, fast path and routing daemons")
 	return c
 }

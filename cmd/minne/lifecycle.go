@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"minne/internal/api"
+	"minne/internal/config"
 	"minne/internal/router"
 )
 
@@ -50,10 +51,17 @@ func newDiffCommand(a *app) *cobra.Command {
 			if err != nil && api.KindOf(err) != api.Missing {
 				return err
 			}
-			_, err = fmt.Fprint(a.out, textDiff(fmt.Sprintf("running (revision %d)", running.Number), file, running.Text, text))
+			_, err = fmt.Fprint(a.out, config.Diff([]byte(running.Text), []byte(text), runningName(running), file))
 			return err
 		},
 	}
+}
+
+func runningName(running api.Revision) string {
+	if running.Number == 0 {
+		return "running (none)"
+	}
+	return fmt.Sprintf("running (revision %d)", running.Number)
 }
 
 func newApplyCommand(a *app) *cobra.Command {

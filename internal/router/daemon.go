@@ -18,8 +18,9 @@ import (
 	"minne/internal/task"
 )
 
-// How long the end of the daemon may take.
+// How long the start and the end of the daemon may take.
 const (
+	startGrace  = 30 * time.Second // for a task to become ready
 	answerGrace = 2 * time.Second  // for requests that only read
 	commitGrace = 20 * time.Second // for a commit in the middle
 )
@@ -65,10 +66,7 @@ func NewDaemon(inst instance.Instance, log *slog.Logger, journal *Journal, versi
 		store.Fault = func(point string) error { return fault("store-" + point) }
 	}
 	d := &Daemon{inst: inst, log: log, journal: journal, version: version, started: time.Now(), ended: make(map[string]string)}
-	d.parts, err = newParts(inst, log)
-	if err != nil {
-		return nil, err
-	}
+	d.parts = newParts(inst, log)
 	d.mend = newMender(log)
 	d.engine = newEngine(&Engine{
 		log:         log.With("task", "engine"),
@@ -96,6 +94,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 		return err
 	}
 	defer release()
+	if err := sign(d.inst); err != nil {
+		return err
+	}
 	ctx, d.quit = context.WithCancel(ctx)
 	defer d.quit()
 	listener, err := api.Listen(d.inst.ControlSocket())
@@ -112,7 +113,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 			failed <- fmt.Errorf("control socket: %w", err)
 		}
 	})
-	d.start(ctx)
+	if err := d.engine.Start(ctx); err != nil {
+		d.log.Error("the stored configuration is not fully in place", "error", err)
+	}
 	for _, t := range d.tasks {
 		running.Go(func() {
 			if err := t.Run(ctx); err != nil && ctx.Err() == nil {
@@ -121,6 +124,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			}
 		})
 	}
+	d.firstStart(ctx)
 	d.log.Info("ready", "instance", d.inst.Name, "version", d.version, "pid", os.Getpid())
 	notify("READY=1")
 
@@ -137,24 +141,33 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return err
 }
 
-// start brings the stored configuration into place. Failing is no reason to end:
-// a daemon that runs can be told what to do instead.
-func (d *Daemon) start(ctx context.Context) {
-	if err := d.engine.Start(ctx); err != nil {
-		d.log.Error("the stored configuration is not fully in place", "error", err)
-	}
-	_, text, err := config.Load(d.inst.Config)
-	if errors.Is(err, os.ErrNotExist) {
-		return
-	}
+// firstStart gives a router that never had a configuration the operator's file.
+// Failing is no reason to end: a daemon that runs can be told what to do instead.
+func (d *Daemon) firstStart(ctx context.Context) {
 	if _, stored := d.engine.store.Newest(); stored {
 		return
 	}
+	_, text, err := config.Load(d.inst.Config)
+	if errors.Is(err, os.ErrNotExist) {
+		d.log.Info("no configuration yet, waiting for minne apply", "file", d.inst.Config)
+		return
+	}
 	if err == nil {
+		d.awaitReady(ctx, d.parts.watcher) // the fast path judges ports that it was told of
 		err = d.engine.FirstStart(ctx, d.inst.Config, string(text))
 	}
 	if err != nil {
 		d.log.Error("the first configuration could not be applied; fix it, then: minne apply", "file", d.inst.Config, "error", err)
+	}
+}
+
+// awaitReady waits until a task works, but no longer than a start may take.
+func (d *Daemon) awaitReady(ctx context.Context, t task.Task) {
+	select {
+	case <-t.Ready():
+	case <-ctx.Done():
+	case <-time.After(startGrace):
+		d.log.Warn("going on without waiting", "for", t)
 	}
 }
 

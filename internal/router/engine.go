@@ -33,6 +33,9 @@ type Subsystem interface {
 	Plan(context.Context, Desired) ([]plan.Change, error)
 	// Apply reaches the state from whatever the system is in. Once reached, it changes nothing.
 	Apply(context.Context, Desired) error
+	// Restore is Apply for when there is no way back: it reaches what can be
+	// reached, and the error is what can't (a port that is not there).
+	Restore(context.Context, Desired) error
 }
 
 // Input is a checked configuration with the secrets it names.

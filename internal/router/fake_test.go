@@ -126,6 +126,8 @@ func (f *fake) Apply(_ context.Context, d Desired) error {
 	return nil
 }
 
+func (f *fake) Restore(ctx context.Context, d Desired) error { return f.Apply(ctx, d) }
+
 // apply applies a configuration and wants it to work.
 func (b *bench) apply(name string, confirm time.Duration) api.Result {
 	b.t.Helper()

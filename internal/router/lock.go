@@ -20,21 +20,23 @@ import (
 // errHasDaemon is wrapped when an instance's lock is taken.
 var errHasDaemon = errors.New("already has a daemon")
 
+func lockFile(inst instance.Instance) string { return filepath.Join(inst.RunDir, "daemon.lock") }
+
 // lockInstance makes sure that an instance has one daemon. The kernel drops the
 // lock with the process, however that ends.
 func lockInstance(inst instance.Instance) (release func(), err error) {
 	if err := os.MkdirAll(inst.RunDir, 0o755); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(inst.RunDir, "daemon.lock")
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(lockFile(inst), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	if err := claimLock(f); err != nil {
-		pid, _ := os.ReadFile(path) // only for the message
+		content, _ := os.ReadFile(lockFile(inst)) // only for the message
+		pid, _, _ := strings.Cut(string(content), "\n")
 		f.Close()
-		return nil, fmt.Errorf("instance %s %w (pid %s)", inst.Name, err, strings.TrimSpace(string(pid)))
+		return nil, fmt.Errorf("instance %s %w (pid %s)", inst.Name, err, pid)
 	}
 	return func() { f.Close() }, nil
 }
@@ -47,11 +49,34 @@ func claimLock(f *os.File) error {
 	if err != nil {
 		return fmt.Errorf("lock: %w", err)
 	}
-	if err := f.Truncate(0); err != nil {
+	return nil
+}
+
+// sign writes into the lock who holds it: the pid, and the network namespace that
+// the router is in, which outlives the daemon there.
+func sign(inst instance.Instance) error {
+	netns, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(f, os.Getpid())
-	return err
+	return os.WriteFile(lockFile(inst), fmt.Appendf(nil, "%d\n%s\n", os.Getpid(), netns), 0o644)
+}
+
+// sameNetns fails when the daemon that last held the lock was in another network
+// namespace than this process.
+func sameNetns(inst instance.Instance) error {
+	content, err := os.ReadFile(lockFile(inst))
+	if err != nil {
+		return err
+	}
+	netns, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		return err
+	}
+	if _, its, _ := strings.Cut(strings.TrimSpace(string(content)), "\n"); its != "" && its != netns {
+		return fmt.Errorf("instance %s is in another network namespace (%s): say which with --netns", inst.Name, its)
+	}
+	return nil
 }
 
 // WaitStopped returns once the instance has no daemon.
@@ -80,9 +105,9 @@ func TakeDown(ctx context.Context, inst instance.Instance, log *slog.Logger) err
 		return err
 	}
 	defer release()
-	p, err := newParts(inst, log)
-	if err != nil {
+	if err := sameNetns(inst); err != nil {
 		return err
 	}
+	p := newParts(inst, log)
 	return p.takeDown(ctx)
 }

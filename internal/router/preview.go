@@ -17,10 +17,7 @@ import (
 // for a machine that only prepares files, and for users that may not ask the
 // daemon. What it can't see it says in the warnings.
 func Preview(ctx context.Context, inst instance.Instance, log *slog.Logger, q api.Commit) (api.Result, error) {
-	p, err := newParts(inst, log)
-	if err != nil {
-		return api.Result{}, err
-	}
+	p := newParts(inst, log)
 	in, err := reader{inst, log}.preview(q.Source, q.Config, true)
 	if err != nil {
 		return api.Result{}, err

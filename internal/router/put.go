@@ -36,11 +36,16 @@ func (e *Engine) steps() []string {
 }
 
 // step puts one subsystem, or forwarding, in the state that t wants. The fault
-// points are named after the step: before it, and with "-done" after it.
-func (e *Engine) step(ctx context.Context, t *target, name string, phase string) error {
+// points are named after the step: before it, and with "-done" after it; those
+// of going back have "back-" in front.
+func (e *Engine) step(ctx context.Context, t *target, name string, back bool) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	if err := e.fault(phase + name); err != nil {
+	point := name
+	if back {
+		point = "back-" + name
+	}
+	if err := e.fault(point); err != nil {
 		return err
 	}
 	i := slices.IndexFunc(e.subsystems, func(s Subsystem) bool { return s.String() == name })
@@ -50,13 +55,15 @@ func (e *Engine) step(ctx context.Context, t *target, name string, phase string)
 		err = e.forwarding(ctx, t.rev.Number != 0) // a router without configuration forwards nothing
 	case t.failed[i] != nil:
 		err = t.failed[i]
+	case back:
+		err = e.subsystems[i].Restore(ctx, t.desired[i])
 	default:
 		err = e.subsystems[i].Apply(ctx, t.desired[i])
 	}
 	if err != nil {
 		return err
 	}
-	return e.fault(phase + name + "-done")
+	return e.fault(point + "-done")
 }
 
 // put brings the system to t. On a failure it stops and returns the steps that
@@ -66,7 +73,7 @@ func (e *Engine) put(ctx context.Context, t *target) (begun []string, failure *s
 	defer e.touch.Unlock()
 	for _, name := range e.steps() {
 		begun = append(begun, name)
-		if err := e.step(ctx, t, name, ""); err != nil {
+		if err := e.step(ctx, t, name, false); err != nil {
 			return begun, &stepError{step: name, err: err}
 		}
 	}
@@ -83,7 +90,7 @@ func (e *Engine) restore(ctx context.Context, t *target, steps []string) error {
 		if !slices.Contains(steps, name) {
 			continue
 		}
-		if err := e.step(ctx, t, name, "back-"); err != nil {
+		if err := e.step(ctx, t, name, true); err != nil {
 			failures = append(failures, &stepError{step: name, err: err})
 		}
 	}

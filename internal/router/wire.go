@@ -4,39 +4,92 @@ package router
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"os"
 
+	"minne/internal/fastpath"
 	"minne/internal/instance"
+	"minne/internal/kernel"
 	"minne/internal/plan"
+	"minne/internal/routing"
 	"minne/internal/task"
 )
 
-// parts are the subsystems of one router, with their own types.
+// parts are the subsystems of one router, with their own types. Views read them.
 type parts struct {
-	inst instance.Instance
+	inst     instance.Instance
+	log      *slog.Logger
+	kernel   *kernel.Kernel
+	watcher  *kernel.Watcher // tells fastpath
+	routing  *routing.Routing
+	fastpath *fastpath.FastPath
 }
 
-func newParts(inst instance.Instance, log *slog.Logger) (parts, error) {
-	return parts{inst: inst}, nil
+func newParts(inst instance.Instance, log *slog.Logger) parts {
+	fast := fastpath.New(inst, log.With("task", "fast-path"))
+	return parts{
+		inst:     inst,
+		log:      log,
+		kernel:   kernel.New(log.With("task", "kernel"), kernel.Options{OwnHost: ownsHost(inst)}),
+		watcher:  kernel.NewWatcher(log.With("task", "watcher"), fast),
+		routing:  routing.New(inst, log.With("task", "routing")),
+		fastpath: fast,
+	}
+}
+
+// ownsHost says whether the instance is the host's own router, which also names
+// the host: the default one, with the standard paths, in the host's network namespace.
+func ownsHost(inst instance.Instance) bool {
+	standard, err := instance.New(instance.Default)
+	if err != nil || inst.Name != standard.Name || inst.StateDir != standard.StateDir {
+		return false
+	}
+	ours, err1 := os.Stat("/proc/self/ns/net")
+	hosts, err2 := os.Stat("/proc/1/ns/net")
+	return err1 == nil && err2 == nil && os.SameFile(ours, hosts)
 }
 
 // subsystems returns the parts in the order in which a commit puts them in place.
 func (p parts) subsystems() []Subsystem {
-	return nil
+	return []Subsystem{
+		part[kernel.Desired]{
+			name:    "kernel",
+			render:  func(in Input) (kernel.Desired, error) { return kernel.Render(in.Config) },
+			verbs:   p.kernel,
+			restore: p.kernel.ApplyPresent,
+		},
+		part[routing.Desired]{
+			name:    "routing",
+			render:  func(in Input) (routing.Desired, error) { return routing.Render(in.Config, in.Secrets) },
+			verbs:   p.routing,
+			restore: p.routing.Apply,
+		},
+		part[fastpath.Desired]{
+			name:    "fast-path",
+			render:  func(in Input) (fastpath.Desired, error) { return fastpath.Render(in.Config) },
+			verbs:   p.fastpath,
+			restore: p.fastpath.Apply,
+		},
+	}
 }
 
 // tasks returns what runs as long as the daemon does.
 func (p parts) tasks() []task.Task {
-	return nil
+	return []task.Task{p.watcher, newReassert(p.log, p.watcher, p.kernel), p.routing}
 }
 
-func (p parts) forwarding(ctx context.Context, on bool) error {
-	return nil
-}
+func (p parts) forwarding(ctx context.Context, on bool) error { return p.kernel.Forwarding(ctx, on) }
 
-// takeDown removes what would go on without the daemon.
+// takeDown removes what would go on without the daemon. Addresses and static
+// routes stay: the operator may be logged in through them.
 func (p parts) takeDown(ctx context.Context) error {
-	return nil
+	p.fastpath.Close()
+	return errors.Join(
+		p.kernel.Forwarding(ctx, false),
+		fastpath.Off(p.inst),
+		p.routing.Stop(ctx),
+	)
 }
 
 // part makes a Subsystem of anything with the common verbs and a state of type D.
@@ -47,6 +100,7 @@ type part[D any] struct {
 		Plan(context.Context, D) ([]plan.Change, error)
 		Apply(context.Context, D) error
 	}
+	restore func(context.Context, D) error
 }
 
 func (p part[D]) String() string { return p.name }
@@ -58,3 +112,5 @@ func (p part[D]) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
 }
 
 func (p part[D]) Apply(ctx context.Context, d Desired) error { return p.verbs.Apply(ctx, d.(D)) }
+
+func (p part[D]) Restore(ctx context.Context, d Desired) error { return p.restore(ctx, d.(D)) }

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"minne/internal/api"
+)
+
+const (
+	lan1, wan1 = "192.0.2.1/24", "198.51.100.1/24"
+	lan2, wan2 = "192.0.2.2/24", "198.51.100.2/24"
+)
+
+func TestLifeCycle(t *testing.T) {
+	b := newBox(t)
+	first := b.config("first", lan1, wan1)
+	second := b.config("second", lan2, wan2)
+	b.start()
+
+	b.want(0, "nothing was applied", "apply", "--dry-run", first)
+	b.wantAddresses("", "")
+	b.want(0, "applied: revision 1", "apply", first, "--comment", "the first")
+	b.wantAddresses(lan1, wan1)
+	b.want(0, "nothing to change", "apply", first)
+	b.want(0, "-    addresses: ["+lan1+"]", "diff", second)
+
+	b.want(0, "minne confirm", "apply", second, "--confirm", "10m")
+	b.wantAddresses(lan2, wan2)
+	b.want(5, "awaits its confirmation", "apply", first)
+	b.want(0, "revision 1 is in use", "rollback")
+	b.wantAddresses(lan1, wan1)
+	b.want(4, "rolled back by root", "confirm")
+
+	b.want(0, "minne confirm", "apply", second, "--confirm", "10m")
+	b.want(0, "revision 3 is confirmed", "confirm")
+	b.want(0, "revision 4 is in use", "rollback", "1")
+	b.wantAddresses(lan1, wan1)
+
+	var all []api.Revision
+	if err := json.Unmarshal([]byte(b.want(0, "", "revisions", "--json").out), &all); err != nil {
+		t.Fatal(err)
+	}
+	var states []string
+	for _, r := range all {
+		states = append(states, fmt.Sprintf("%d %s %t", r.Number, r.State, r.Running))
+	}
+	if got, want := strings.Join(states, ", "), "1 confirmed false, 2 reverted false, 3 confirmed false, 4 confirmed true"; got != want {
+		t.Errorf("revisions: %s, want %s", got, want)
+	}
+	text, err := os.ReadFile(second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := b.want(0, "", "show", "config", "--revision", "3"); a.out != string(text) {
+		t.Errorf("show config: %q", a.out)
+	}
+
+	// Without the daemon the router goes on, and its history can be read.
+	b.want(0, "", "stop")
+	b.end(0)
+	b.wantAddresses(lan1, wan1)
+	b.want(0, "rollback to revision 1", "revisions")
+	b.want(0, lan1, "show", "config")
+	b.want(0, "nothing was applied", "apply", "--dry-run", second)
+	b.want(1, "daemon is not running", "apply", second)
+
+	b.start()
+	b.wantWhole(4)
+	b.wantAddresses(lan1, wan1)
+}
+
+// An interface that a configuration no longer names loses what an earlier one gave it.
+func TestRemovedInterface(t *testing.T) {
+	b := newBox(t)
+	both := b.config("both", lan1, wan1)
+	one := b.config("one", lan1, "")
+	b.start()
+	b.want(0, "applied", "apply", both)
+	b.want(0, "address "+wan1+" on wan", "apply", one)
+	b.wantAddresses(lan1, "")
+	b.want(0, "applied", "apply", both, "--confirm", "10m")
+	b.wantAddresses(lan1, wan1)
+	b.want(0, "", "rollback")
+	b.wantAddresses(lan1, "")
+	b.wantWhole(2)
+}
+
+func TestNotConfirmedInTime(t *testing.T) {
+	b := newBox(t)
+	b.start()
+	b.want(0, "applied", "apply", b.config("first", lan1, wan1))
+	b.want(0, "minne confirm", "apply", b.config("second", lan2, wan2), "--confirm", "1s")
+	eventually(t, "revert", func() bool { return b.status().Running == 1 })
+	b.want(4, "not confirmed in time", "confirm")
+	b.wantAddresses(lan1, wan1)
+}
+
+// The deadline passes while no daemon runs.
+func TestNotConfirmedWithoutDaemon(t *testing.T) {
+	b := newBox(t)
+	b.start()
+	b.want(0, "applied", "apply", b.config("first", lan1, wan1))
+	second := b.config("second", lan2, wan2)
+	b.want(0, "minne confirm", "apply", second, "--confirm", "1h")
+	b.end(syscall.SIGKILL)
+	b.start() // the hour is not over
+	b.wantAddresses(lan2, wan2)
+	b.want(0, "", "rollback")
+	b.want(0, "minne confirm", "apply", second, "--confirm", "1s")
+	b.end(syscall.SIGKILL)
+	// Not before the second is over. Should the daemon have been faster to revert, so much the better.
+	eventually(t, "deadline", func() bool {
+		b.start()
+		defer b.end(syscall.SIGTERM)
+		return b.status().Running == 1
+	})
+	b.wantAddresses(lan1, wan1)
+}
+
+func TestExitCodes(t *testing.T) {
+	b := newBox(t)
+	good := b.config("good", lan1, wan1)
+	bad := b.file("bad.yaml", "version: 1\ninterfacess: {}\n")
+	missing := filepath.Join(b.root, "missing.yaml")
+	absent := b.file("absent.yaml", "version: 1\ninterfaces:\n  dsl:\n    addresses: [203.0.113.1/24]\n")
+	for _, daemon := range []bool{false, true} {
+		if daemon {
+			b.start()
+		}
+		for _, test := range []struct {
+			code  int
+			words string
+			args  []string
+		}{
+			{0, "minne ", []string{"version"}},
+			{0, "", []string{"completion", "bash"}},
+			{0, "is right", []string{"check", good}},
+			{0, "nothing was applied", []string{"apply", "--dry-run", good}},
+			{1, "no such file", []string{"check", missing}},
+			{2, "unknown flag", []string{"apply", "--frobnicate", good}},
+			{2, "no command", []string{"aply", good}},
+			{2, "no command", []string{"show", "confog"}},
+			{2, "at most 1 arg", []string{"check", good, good}},
+			{2, "--confirm", []string{"apply", good, "--confirm", "-5m"}},
+			{2, "invalid duration", []string{"apply", good, "--confirm", "soon"}},
+			{2, "expected a number", []string{"rollback", "yesterday"}},
+			{2, "instance name", []string{"status", "--instance", "A/B"}},
+			{3, "bad.yaml:2:1: ", []string{"check", bad}},
+			{3, "bad.yaml:2:1: ", []string{"apply", bad}},
+			{3, "bad.yaml:2:1: ", []string{"apply", "--dry-run", bad}},
+			{3, "bad.yaml:2:1: ", []string{"diff", bad}},
+			{1, "", []string{"confirm"}},
+			{1, "", []string{"rollback"}},
+			{1, "", []string{"show", "config"}},
+			{0, "can't tell what would change", []string{"apply", "--dry-run", absent}},
+		} {
+			if daemon && test.args[len(test.args)-1] == absent {
+				test.code, test.words = 1, "dsl" // the daemon must know, so it refuses
+			}
+			a := b.want(test.code, test.words, test.args...)
+			if test.code == 0 == (a.err != "") && test.args[0] != "apply" {
+				t.Errorf("%q: exit code %d with stderr %q", test.args, a.code, a.err)
+			}
+			if strings.Count(a.err, "minne: ") > 1 && a.code != 0 {
+				t.Errorf("%q: error told more than once: %q", test.args, a.err)
+			}
+		}
+	}
+	b.wantAddresses("", "")
+}
+
+// Of several operators at once, one is served at a time and the others learn it.
+func TestConcurrentApplies(t *testing.T) {
+	b := newBox(t)
+	b.start()
+	files := []string{b.config("first", lan1, wan1), b.config("second", lan2, wan2)}
+	var wg sync.WaitGroup
+	codes := make([]int, 12)
+	for i := range codes {
+		wg.Go(func() { codes[i] = b.minne("apply", files[i%2]).code })
+	}
+	wg.Wait()
+	applied := 0
+	for _, c := range codes {
+		if c != 0 && c != 5 {
+			t.Errorf("exit codes %v, want only 0 and 5", codes)
+		}
+		if c == 0 {
+			applied++
+		}
+	}
+	if applied == 0 {
+		t.Error("nobody was served")
+	}
+	s := b.status()
+	a := b.want(0, "", "show", "config")
+	if strings.Contains(a.out, lan1) {
+		b.wantAddresses(lan1, wan1)
+	} else {
+		b.wantAddresses(lan2, wan2)
+	}
+	b.wantWhole(s.Running)
+}
+
+func TestOneDaemon(t *testing.T) {
+	b := newBox(t)
+	b.start()
+	b.want(1, fmt.Sprintf("already has a daemon (pid %d)", b.daemon.Process.Pid), "daemon")
+	b.want(0, "", "status")
+}
+
+// A new router takes the operator's file, once.
+func TestFirstStart(t *testing.T) {
+	b := newBox(t)
+	own := b.config("etc/minne/instances/test/minne", lan1, wan1)
+	b.start()
+	b.wantAddresses(lan1, wan1)
+	b.want(0, "first start", "revisions")
+	b.want(0, "nothing to change", "apply")
+	b.config("etc/minne/instances/test/minne", lan2, wan2)
+	b.end(syscall.SIGTERM)
+	b.start()
+	b.wantAddresses(lan1, wan1) // the changed file was never applied
+	b.want(0, "+    addresses: ["+lan2+"]", "diff")
+	b.want(0, "revision 2", "apply")
+	b.wantAddresses(lan2, wan2)
+	if _, err := os.Stat(own); err != nil {
+		t.Error(err)
+	}
+}

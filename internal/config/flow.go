@@ -19,6 +19,7 @@ import (
 func joinColons(tokens token.Tokens, lines []string) token.Tokens {
 	var joined token.Tokens
 	var open []token.Type // brackets and braces around the token
+	source := ruler{lines: lines}
 	changed := false
 	for i := 0; i < len(tokens); i++ {
 		tk := tokens[i]
@@ -29,7 +30,7 @@ func joinColons(tokens token.Tokens, lines []string) token.Tokens {
 			open = open[:max(0, len(open)-1)]
 		}
 		inList := len(open) > 1 && open[len(open)-1] == token.SequenceStartType
-		if !inList || tk.Type != token.MappingValueType || !colonInside(tk, lines) {
+		if !inList || tk.Type != token.MappingValueType || strings.ContainsRune(" \t,[]{}", source.after(tk)) {
 			joined = append(joined, tk)
 			continue
 		}
@@ -53,17 +54,22 @@ func joinColons(tokens token.Tokens, lines []string) token.Tokens {
 	return linked
 }
 
-// colonInside reports whether text follows a colon at once.
-func colonInside(tk *token.Token, lines []string) bool {
-	if tk.Position.Line > len(lines) {
-		return false
+// ruler finds characters by line and column; it keeps the last line cut into characters.
+type ruler struct {
+	lines []string
+	line  int
+	runes []rune
+}
+
+// after returns the character behind a token of one character, or a blank at the end of the line.
+func (r *ruler) after(tk *token.Token) rune {
+	if tk.Position.Line != r.line && tk.Position.Line <= len(r.lines) {
+		r.line, r.runes = tk.Position.Line, []rune(r.lines[tk.Position.Line-1])
 	}
-	rest := lines[tk.Position.Line-1]
-	for range tk.Position.Column {
-		_, size := utf8.DecodeRuneInString(rest)
-		rest = rest[size:]
+	if tk.Position.Line != r.line || tk.Position.Column >= len(r.runes) {
+		return ' '
 	}
-	return rest != "" && !strings.ContainsAny(rest[:1], " \t,[]{}")
+	return r.runes[tk.Position.Column]
 }
 
 // adjacent reports whether b stands behind the plain text or colon a without a blank.

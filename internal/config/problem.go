@@ -102,7 +102,6 @@ func (ps *problems) add(at position, p Problem) {
 	p.File = ps.source.file
 	if at.line > 0 {
 		p.Line, p.Column = at.line, at.column
-		p.Source, p.caret = ps.source.excerpt(at)
 	}
 	ps.list = append(ps.list, p)
 }
@@ -115,12 +114,23 @@ func (ps *problems) err() error {
 	if len(ps.list) == 0 {
 		return nil
 	}
-	list := sortProblems(ps.list)
-	e := &Error{Problems: list, More: ps.more}
+	list, more := ps.shown()
+	return &Error{Problems: list, More: more}
+}
+
+// shown returns the problems to tell, in the order of the file and with their
+// lines, and how many more there are.
+func (ps *problems) shown() (list []Problem, more int) {
+	list, more = sortProblems(ps.list), ps.more
 	if len(list) > maxProblems {
-		e.Problems, e.More = list[:maxProblems], ps.more+len(list)-maxProblems
+		list, more = list[:maxProblems], more+len(list)-maxProblems
 	}
-	return e
+	for i, p := range list {
+		if p.Line > 0 {
+			list[i].Source, list[i].caret = ps.source.excerpt(position{p.Line, p.Column})
+		}
+	}
+	return list, more
 }
 
 // sortProblems orders problems by place; those without one come last.

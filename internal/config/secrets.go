@@ -144,7 +144,7 @@ func (ps *problems) copyPlaces(to *problems) {
 
 // Get returns the value of a secret and whether there is one of that name.
 func (s Secrets) Get(name string) (string, bool) {
-	if !slices.Contains(s.names, name) {
+	if _, known := slices.BinarySearch(s.names, name); !known {
 		return "", false
 	}
 	return s.value(name), true

@@ -14,8 +14,10 @@ import (
 // university with thousands of VLANs stays below a tenth of it.
 const maxFile = 4 << 20
 
-// maxExcerpt is how many characters of a line are shown with a problem.
-const maxExcerpt = 160
+const (
+	maxExcerpt = 160    // characters of a line that are shown with a problem
+	maxLine    = 10_000 // bytes; of a longer line nothing is shown
+)
 
 // position is a place in the source; both count from 1, the column in characters.
 type position struct{ line, column int }
@@ -107,7 +109,7 @@ var secretValue = regexp.MustCompile(`(?i)[\w-]*(?:pa?s+w|pwd|passphrase|secr|ps
 // excerpt returns a line for showing and the number of terminal cells in front
 // of the place: tabs become spaces, wide characters take two cells.
 func (s *source) excerpt(at position) (line string, caret int) {
-	if at.line > len(s.lines) {
+	if at.line > len(s.lines) || len(s.lines[at.line-1]) > maxLine {
 		return "", 0
 	}
 	text := strings.TrimRight(s.lines[at.line-1], " \t")

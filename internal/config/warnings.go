@@ -28,7 +28,8 @@ func Warnings(cfg *Config) []Problem {
 	}
 	c.oddOSPF("routing.ospf", cfg.Routing.OSPF)
 	c.oddOSPF("routing.ospf3", cfg.Routing.OSPF3)
-	return sortProblems(c.problems.list)
+	list, _ := c.problems.shown()
+	return list
 }
 
 func (c *checker) oddInterface(name string, i *Interface) {

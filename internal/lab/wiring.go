@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -51,7 +52,14 @@ func (l *Lab) cable(c Link) error {
 }
 
 // plug gives a port its addresses and brings it up.
+//
+// Packets leave it with their checksums complete, as on a real cable. A veth
+// would leave them to be computed by hardware that isn't there, which an XDP
+// program that redirects the packet can't know: it would arrive broken.
 func (n *Running) plug(p Port) error {
+	if _, err := n.Run(context.Background(), "ethtool", "-K", p.Name, "tx", "off"); err != nil {
+		return err
+	}
 	return n.Do(func() error {
 		if p.Silent {
 			if err := sysctl("net/ipv6/conf/"+p.Name+"/disable_ipv6", "1"); err != nil {

@@ -25,6 +25,7 @@ type Campus struct {
 	report  *Report
 	sink    *traffic.Sink // on both ISPs' ports to the border
 	applied time.Time     // when the border got its configuration
+	told    time.Time     // last progress of loading
 }
 
 // Build makes the network, starts the other routers, and the border router's
@@ -179,36 +180,116 @@ func (c *Campus) AwaitSessions(ctx context.Context) error {
 // AwaitTable waits until the whole table is in the border's kernel.
 func (c *Campus) AwaitTable(ctx context.Context) error {
 	c.report.Step("loading the table")
-	want := map[int]int{}
-	for _, p := range append(append([]netip.Prefix{}, c.tables.a...), c.tables.b...) {
-		want[familyOf(p.Addr())]++
-	}
-	for _, p := range c.tables.common {
-		want[familyOf(p.Addr())]--
-	}
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
-		want[family]++ // the default route
-		told := time.Now()
-		err := lab.Until(ctx, 4*time.Minute, "the table in the border's kernel", func() error {
-			have, err := c.Lab.Node("border").CountRoutes(family)
-			if err != nil {
-				return err
-			}
-			if n := have[lab.ProtocolBGP]; n != want[family] {
-				if time.Since(told) > 5*time.Second {
-					told = time.Now()
-					c.report.Step("  %s of %s %s routes", number(float64(n)), number(float64(want[family])), familyName(family))
-				}
-				return fmt.Errorf("%d of %d %s routes by BGP", n, want[family], familyName(family))
-			}
-			return nil
-		})
+		if err := c.awaitRoutes(ctx, family); err != nil {
+			return err
+		}
+		c.report.Add(Row{Topic: "routing", What: familyName(family) + " routes by BGP in the kernel", Value: float64(c.expected(family))})
+	}
+	c.report.Add(Row{Topic: "routing", What: "full table in the kernel after apply", Value: time.Since(c.applied).Seconds(), Unit: "s"})
+	return nil
+}
+
+// expected returns how many routes of a family the border learns by BGP.
+func (c *Campus) expected(family int) int {
+	n := 1 // the default route
+	for _, p := range c.tables.a {
+		if familyOf(p.Addr()) == family {
+			n++
+		}
+	}
+	for _, p := range c.tables.b {
+		if familyOf(p.Addr()) == family && !c.tables.hasA[p] {
+			n++
+		}
+	}
+	return n
+}
+
+// patience is how long the number of routes may stand still before loading counts as stuck.
+const patience = 90 * time.Second
+
+func (c *Campus) awaitRoutes(ctx context.Context, family int) error {
+	want, last := c.expected(family), -1
+	grown := time.Now()
+	for {
+		begun := time.Now()
+		have, err := c.Lab.Node("border").CountRoutes(family)
 		if err != nil {
 			return err
 		}
-		c.report.Add(Row{Topic: "routing", What: familyName(family) + " routes by BGP in the kernel", Value: float64(want[family])})
+		n := have[lab.ProtocolBGP]
+		if n == want {
+			return nil
+		}
+		if n != last {
+			grown, last = begun, n
+		} else if time.Since(grown) > patience {
+			return fmt.Errorf("%d of %d %s routes in the border's kernel, and no more for %s\ndaemon: %s", n, want, familyName(family), patience, c.Border.Log(10))
+		}
+		// Counting costs the core that loads them: no more than a tenth of the time.
+		sleep(ctx, max(200*time.Millisecond, 10*time.Since(begun)))
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if n > 0 && time.Since(c.told) > 5*time.Second {
+			c.told = time.Now()
+			c.report.Step("  %s of %s %s routes", number(float64(n)), number(float64(want)), familyName(family))
+		}
 	}
-	c.report.Add(Row{Topic: "routing", What: "full table in the kernel after apply", Value: time.Since(c.applied).Seconds(), Unit: "s"})
+}
+
+// AwaitFastPath waits until the fast path has what the kernel has.
+func (c *Campus) AwaitFastPath(ctx context.Context) error {
+	c.report.Step("waiting for the fast path")
+	var fast struct {
+		Ready bool `json:"ready"`
+		Ports []struct {
+			Name string `json:"name"`
+			Mode string `json:"mode"`
+			Why  string `json:"why"`
+		} `json:"ports"`
+		Tables []struct {
+			Family    string `json:"family"`
+			Structure string `json:"structure"`
+			Prefixes  int    `json:"prefixes"`
+			UsedBytes int    `json:"used-bytes"`
+			Kernel    string `json:"kernel"`
+		} `json:"tables"`
+	}
+	err := lab.Until(ctx, time.Minute, "the fast path", func() error {
+		if err := c.Border.JSON(ctx, &fast, "show", "fast-path"); err != nil {
+			return err
+		}
+		if !fast.Ready || len(fast.Tables) != 2 {
+			return errors.New("its tables are not complete")
+		}
+		for _, t := range fast.Tables {
+			family := map[string]int{"ipv4": unix.AF_INET, "ipv6": unix.AF_INET6}[t.Family]
+			if t.Prefixes < c.expected(family) {
+				return fmt.Errorf("%d of %d prefixes of %s", t.Prefixes, c.expected(family), t.Family)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w\ndaemon: %s", err, c.Border.Log(10))
+	}
+	c.report.Add(Row{Topic: "fast path", What: "full table in the fast path after apply", Value: time.Since(c.applied).Seconds(), Unit: "s"})
+	for _, t := range fast.Tables {
+		row := Row{Topic: "fast path", What: t.Family + " table", Value: float64(t.UsedBytes) / 1e6, Unit: "MB", Detail: t.Structure + ", " + number(float64(t.Prefixes)) + " prefixes"}
+		if t.Kernel != "" {
+			row.Failed = "left to the kernel: " + t.Kernel
+		}
+		c.report.Add(row)
+	}
+	for _, p := range fast.Ports {
+		row := Row{Topic: "fast path", What: "port " + p.Name, Unit: "ok", Detail: p.Mode}
+		if p.Mode != "native" {
+			row.Failed = fmt.Sprintf("mode %s, expected native: %s", p.Mode, p.Why)
+		}
+		c.report.Add(row)
+	}
 	return nil
 }
 

@@ -48,6 +48,7 @@ const (
 type tables struct {
 	a, b   []netip.Prefix // what each announces
 	common []netip.Prefix // what both announce
+	hasA   map[netip.Prefix]bool
 	hostA  customer
 	hostB  customer
 }
@@ -61,7 +62,7 @@ type customer struct {
 // share splits the table between the ISPs: each lacks another twentieth, so that
 // a tenth of the prefixes is behind one of them alone.
 func share(table []netip.Prefix) (tables, error) {
-	var t tables
+	t := tables{hasA: make(map[netip.Prefix]bool, len(table))}
 	for i, p := range table {
 		switch i % 20 {
 		case 7:
@@ -73,6 +74,9 @@ func share(table []netip.Prefix) (tables, error) {
 		default:
 			t.a, t.b, t.common = append(t.a, p), append(t.b, p), append(t.common, p)
 		}
+	}
+	for _, p := range t.a {
+		t.hasA[p] = true
 	}
 	if !t.hostA.settled() || !t.hostB.settled() {
 		return t, fmt.Errorf("a table of %d prefixes has no /24 or no /48 that one ISP has alone", len(table))

@@ -41,6 +41,3 @@ func Run(ctx context.Context, binary string, table []netip.Prefix, report *Repor
 	}
 	return nil
 }
-
-// AwaitFastPath waits until the fast path forwards what the border's kernel would.
-func (c *Campus) AwaitFastPath(ctx context.Context) error { return ctx.Err() }

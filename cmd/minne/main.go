@@ -39,6 +39,8 @@ var groups = []func(*app) *cobra.Command{
 	newDaemonCommand,
 	newStopCommand,
 	newLabCommand,
+	newBenchCommand,
+	newTechSupportCommand,
 	newVersionCommand,
 }
 

@@ -10,7 +10,18 @@ import (
 
 // shows are the commands below "minne show".
 var shows = []func(*app) *cobra.Command{
+	newShowInterfacesCommand,
+	newShowIPCommand,
+	newShowIPv6Command,
+	newShowNeighborsCommand,
+	newShowBGPCommand,
+	newShowOSPFCommand,
+	newShowOSPF6Command,
+	newShowFastPathCommand,
+	newShowDropsCommand,
+	newShowRatesCommand,
 	newShowConfigCommand,
+	newShowLogCommand,
 }
 
 func newShowCommand(a *app) *cobra.Command {

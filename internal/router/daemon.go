@@ -36,6 +36,7 @@ type Daemon struct {
 	parts   parts
 	tasks   []task.Task
 	mend    *mender
+	sampler sampler[counters] // for rates, while somebody asks
 	quit    context.CancelFunc
 
 	mu    sync.Mutex
@@ -67,6 +68,7 @@ func NewDaemon(inst instance.Instance, log *slog.Logger, journal *Journal, versi
 	}
 	d := &Daemon{inst: inst, log: log, journal: journal, version: version, started: time.Now(), ended: make(map[string]string)}
 	d.parts = newParts(inst, log)
+	d.sampler.take = d.parts.counters
 	d.mend = newMender(log)
 	d.engine = newEngine(&Engine{
 		log:         log.With("task", "engine"),

@@ -12,7 +12,15 @@ import (
 // views is what can be shown, by the path below /v1/show/. A view reads the
 // subsystems through d.parts and changes nothing.
 var views = map[string]view{
-	"log": viewLog,
+	"interfaces": viewInterfaces,
+	"routes":     viewRoutes,
+	"neighbors":  viewNeighbors,
+	"bgp":        viewBGP,
+	"ospf":       viewOSPF,
+	"fast-path":  viewFastPath,
+	"drops":      viewDrops,
+	"rates":      viewRates,
+	"log":        viewLog,
 }
 
 // viewLog is the end of the daemon's log: as many lines as the query asks for.

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"minne/internal/fastpath"
+	"minne/internal/kernel"
+	"minne/internal/router"
+	"minne/internal/routing"
+	"minne/internal/show"
+)
+
+// viewCommand is a show command: it asks the daemon for a view and prints the
+// answer as a table, or as it came with --json.
+func viewCommand[A any](a *app, use, short, view string, print func(io.Writer, A) error) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return showView(a, c, view, nil, asJSON, print)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the daemon's answer as JSON")
+	return c
+}
+
+func showView[A any](a *app, c *cobra.Command, view string, query url.Values, asJSON bool, print func(io.Writer, A) error) error {
+	client, err := a.client()
+	if err != nil {
+		return err
+	}
+	var answer A
+	if err := client.Show(c.Context(), view, query, &answer); err != nil {
+		return err
+	}
+	if asJSON {
+		return a.printJSON(answer)
+	}
+	return print(a.out, answer)
+}
+
+func newShowInterfacesCommand(a *app) *cobra.Command {
+	c := viewCommand(a, "interfaces", "Show links, addresses and counters", "interfaces", show.Interfaces)
+	c.Aliases = []string{"interface"}
+	return c
+}
+
+func newShowFastPathCommand(a *app) *cobra.Command {
+	return viewCommand[fastpath.Observed](a, "fast-path", "Show which ports bypass the kernel, and the tables they use", "fast-path", show.FastPath)
+}
+
+func newShowNeighborsCommand(a *app) *cobra.Command {
+	c := viewCommand[[]kernel.Neighbour](a, "neighbors", "Show the ARP and ND tables", "neighbors", show.Neighbors)
+	c.Aliases = []string{"neighbours", "arp"}
+	return c
+}
+
+func newShowBGPCommand(a *app) *cobra.Command {
+	c := &cobra.Command{Use: "bgp", Short: "Look at BGP"}
+	c.AddCommand(viewCommand[routing.BGPSummary](a, "summary", "Show BGP sessions and what they carry", "bgp", show.BGPSummary))
+	return c
+}
+
+func newShowOSPFCommand(a *app) *cobra.Command { return ospfCommand(a, "ospf", 0) }
+
+func newShowOSPF6Command(a *app) *cobra.Command { return ospfCommand(a, "ospf6", 3) }
+
+func ospfCommand(a *app, use string, version int) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: "Look at OSPF"}
+	neighbor := viewCommand(a, "neighbor", "Show OSPF neighbours", "ospf", func(w io.Writer, all []routing.OSPFNeighbor) error {
+		return show.OSPFNeighbors(w, all, version)
+	})
+	neighbor.Aliases = []string{"neighbors"}
+	c.AddCommand(neighbor)
+	return c
+}
+
+func newShowIPCommand(a *app) *cobra.Command { return familyCommand(a, "ip", "ipv4") }
+
+func newShowIPv6Command(a *app) *cobra.Command { return familyCommand(a, "ipv6", "ipv6") }
+
+func familyCommand(a *app, use, family string) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: "Look at " + family + " routes"}
+	c.AddCommand(newRouteCommand(a, family))
+	return c
+}
+
+func newRouteCommand(a *app, family string) *cobra.Command {
+	var asJSON bool
+	var limit int
+	c := &cobra.Command{
+		Use:   "route [PREFIX | ADDRESS] [longer-prefixes]",
+		Short: "Show routes",
+		Long: `Show the routes that the kernel uses, with all that routing protocols offer when a
+prefix is named. An address shows the route that packets to it take.`,
+		Args:      cobra.MaximumNArgs(2),
+		ValidArgs: []string{"longer-prefixes"},
+		RunE: func(c *cobra.Command, args []string) error {
+			query := url.Values{"family": {family}, "limit": {strconv.Itoa(limit)}}
+			if len(args) > 0 {
+				_, err := netip.ParsePrefix(args[0])
+				if _, errAddr := netip.ParseAddr(args[0]); err != nil && errAddr != nil {
+					return usageError{fmt.Errorf("%q: expected a prefix as 192.0.2.0/24, or an address", args[0])}
+				}
+				query.Set("prefix", args[0])
+			}
+			if len(args) == 2 {
+				if args[1] != "longer-prefixes" {
+					return usageError{fmt.Errorf("%q: expected longer-prefixes or nothing", args[1])}
+				}
+				query.Set("longer", "yes")
+			}
+			return showView(a, c, "routes", query, asJSON, show.Routes)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the daemon's answer as JSON")
+	c.Flags().IntVar(&limit, "limit", 1000, "`number` of routes at most; 0 for all")
+	return c
+}
+
+func newShowDropsCommand(a *app) *cobra.Command {
+	var all bool
+	c := viewCommand(a, "drops", "Show why packets were dropped or left to the kernel", "drops", func(w io.Writer, views []router.DropView) error {
+		return show.Drops(w, views, all)
+	})
+	c.Flags().BoolVar(&all, "all", false, "also reasons that have not happened")
+	return c
+}
+
+func newShowRatesCommand(a *app) *cobra.Command {
+	var watch bool
+	c := viewCommand[[]router.RateView](a, "rates", "Show interface rates over 1, 5 and 60 seconds", "rates", show.Rates)
+	once := c.RunE
+	c.Long = `Show interface rates over 1, 5 and 60 seconds. The router counts only while somebody
+asks: the longer windows appear when it has been asked for as long.`
+	c.RunE = func(c *cobra.Command, args []string) error {
+		for {
+			if watch {
+				fmt.Fprint(a.out, "\x1b[H\x1b[2J") // cursor home, clear
+			}
+			if err := once(c, args); err != nil || !watch {
+				return err
+			}
+			select {
+			case <-c.Context().Done():
+				return nil
+			case <-time.After(time.Second):
+			}
+		}
+	}
+	c.Flags().BoolVar(&watch, "watch", false, "show them again each second, until Ctrl-C")
+	return c
+}
+
+func newShowLogCommand(a *app) *cobra.Command {
+	var lines int
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "log",
+		Short: "Show the end of the daemon's log",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			query := url.Values{"lines": {strconv.Itoa(lines)}}
+			return showView(a, c, "log", query, asJSON, func(w io.Writer, all []string) error {
+				for _, line := range all {
+					fmt.Fprintln(w, line)
+				}
+				return nil
+			})
+		},
+	}
+	c.Flags().IntVarP(&lines, "lines", "n", 50, "`number` of lines")
+	c.Flags().BoolVar(&asJSON, "json", false, "print the lines as JSON")
+	return c
+}

@@ -22,7 +22,7 @@ import (
 type Interface struct {
 	Name        string         `json:"name"`
 	Index       int            `json:"index"`
-	Former      []string       `json:"former_names,omitempty"`
+	Former      []string       `json:"former-names,omitempty"`
 	Kind        string         `json:"kind,omitempty"` // "veth", "vlan"; "" for hardware
 	Description string         `json:"description,omitempty"`
 	State       string         `json:"state"` // "up", "no-carrier" (administratively up) or "down"
@@ -31,8 +31,8 @@ type Interface struct {
 	Parent      string         `json:"parent,omitempty"`
 	VLAN        int            `json:"vlan,omitempty"`
 	Driver      string         `json:"driver,omitempty"`
-	BusPath     string         `json:"bus_path,omitempty"`
-	Speed       uint32         `json:"speed_mbit,omitempty"` // Mbit/s; 0 when unknown
+	BusPath     string         `json:"bus-path,omitempty"`
+	Speed       uint32         `json:"speed-mbit,omitempty"` // Mbit/s; 0 when unknown
 	Duplex      string         `json:"duplex,omitempty"`
 	Addresses   []netip.Prefix `json:"addresses,omitempty"`
 	RX          Counters       `json:"rx"`
@@ -56,8 +56,8 @@ type RouteEntry struct {
 	Distance  uint32       `json:"distance"`
 	Metric    uint32       `json:"metric"`
 	MTU       uint32       `json:"mtu,omitempty"`
-	NextHopID uint32       `json:"next_hop_id,omitempty"`
-	NextHops  []NextHop    `json:"next_hops,omitempty"`
+	NextHopID uint32       `json:"next-hop-id,omitempty"`
+	NextHops  []NextHop    `json:"next-hops,omitempty"`
 }
 
 // NextHop is where a RouteEntry leads.

@@ -161,20 +161,19 @@ func TestHarmlessTabsAndLineEnds(t *testing.T) {
 func TestExhaustingFiles(t *testing.T) {
 	for name, text := range map[string]string{
 		"10 MB":          strings.Repeat("# comment\n", 1<<20),
-		"brackets":       "a: " + strings.Repeat("[", 1_000_000),
-		"braces":         "a: " + strings.Repeat("{a: ", 500_000),
-		"dashes":         strings.Repeat("- ", 500_000),
-		"question marks": strings.Repeat("? ", 500_000),
+		"brackets":       "a: " + strings.Repeat("[", 200_000),
+		"braces":         "a: " + strings.Repeat("{a: ", 100_000),
+		"dashes":         strings.Repeat("- ", 100_000),
+		"question marks": strings.Repeat("? ", 100_000),
 		"steps":          steps(1000),
-		"same keys":      strings.Repeat("a: 1\n", 200_000),
+		"same keys":      strings.Repeat("a: 1\n", 50_000),
 		"same flow keys": "a: {" + strings.Repeat("a: 1, ", 200_000) + "}",
-		"quotes":         strings.Repeat("\"", 1_000_000),
-		"anchors":        strings.Repeat("&a ", 300_000),
-		"tags":           strings.Repeat("!a ", 300_000),
-		"documents":      strings.Repeat("---\n", 300_000),
-		"unknown keys":   unknownKeys(9_000),
+		"quotes":         strings.Repeat("\"", 200_000),
+		"anchors":        strings.Repeat("&a ", 50_000),
+		"tags":           strings.Repeat("!a ", 50_000),
+		"documents":      strings.Repeat("---\n", 50_000),
+		"unknown keys":   unknownKeys(2_000),
 	} {
-		t.Log(name)
 		cfg, err := Parse(name, []byte(text))
 		if err == nil || cfg != nil {
 			t.Errorf("%s: accepted", name)

@@ -34,6 +34,7 @@ type bed struct {
 	own         map[netip.Addr]bool
 	markers     [lastPort]outgoing // by egress port - 1
 	expected    [lastPort][]byte   // the markers as they come out
+	marked      [lastPort]uint64   // how many of each were sent
 	windows     uint64
 	repeated    int    // windows asked again because a marker was lost
 	refused     uint64 // frames too long for their wire
@@ -204,6 +205,7 @@ func (k *bed) newMarkers(n *network) {
 
 // marker is the marker of that number: they take turns over the ports.
 func (k *bed) marker(number int) outgoing {
+	k.marked[number%lastPort]++
 	m := k.markers[number%lastPort]
 	m.frame = bytes.Clone(m.frame)
 	binary.BigEndian.PutUint64(m.frame[42:], k.windows)

@@ -3,11 +3,13 @@
 package voices
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"minne/internal/packet"
@@ -85,4 +87,26 @@ func readCapture(b []byte) ([][]byte, error) {
 		b = b[recordHeader+n:]
 	}
 	return frames, nil
+}
+
+func TestReadCapture(t *testing.T) {
+	little := append([]byte{0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0}, make([]byte, 12)...)
+	little = append(little, 1, 0, 0, 0)
+	record := append(make([]byte, 8), 2, 0, 0, 0, 9, 0, 0, 0, 0xab, 0xcd)
+	frames, err := readCapture(append(bytes.Clone(little), record...))
+	if err != nil || len(frames) != 1 || !bytes.Equal(frames[0], []byte{0xab, 0xcd}) {
+		t.Errorf("got %x, %v, expected one frame abcd", frames, err)
+	}
+	for name, tt := range map[string]struct {
+		file   []byte
+		expect string
+	}{
+		"short":      {little[:20], "20 bytes"},
+		"magic":      {append([]byte{1}, little[1:]...), "magic number"},
+		"cut record": {append(bytes.Clone(little), record[:17]...), "a record of 2 bytes, 1 are left"},
+	} {
+		if _, err := readCapture(tt.file); err == nil || !strings.Contains(err.Error(), tt.expect) {
+			t.Errorf("%s: %v, expected %q", name, err, tt.expect)
+		}
+	}
 }

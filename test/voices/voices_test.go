@@ -11,7 +11,8 @@
 // have been forwarded.
 //
 // The kernel is asked twice, in two routers that differ only in that one has the
-// fast path on its ports: on the wire, nobody can tell which is which.
+// fast path on its ports: on the wire, nobody can tell which is which. There every
+// frame is also found in the counters, once.
 //
 //	go test ./test/voices -packets 20000000 -seed 7    more, and others
 //	go test ./test/voices -frame 123456 -v             one frame, told in full
@@ -156,6 +157,7 @@ func (v *voices) run(t *testing.T, windows func(func([]packet.Sample) bool)) {
 		})
 	}()
 	c, failures := newCount(), 0
+	expected, marked, repeated := v.books(t), v.live.marked, v.live.repeated
 	for w := range queue {
 		if w.err == nil {
 			w.err = v.askKernels(w.answers)
@@ -165,6 +167,9 @@ func (v *voices) run(t *testing.T, windows func(func([]packet.Sample) bool)) {
 		}
 		for _, a := range w.answers {
 			c.add(a)
+			if a.sample.Port != firstIndex+slowPort { // it has no program
+				expected.enter(len(a.sample.Frame), a.program)
+			}
 			if err := a.compare(); err != nil {
 				t.Errorf("frame %d (%s) to port %d:\n%x\n%v", a.sample.Number, a.sample.Kind(), a.sample.Port, head(a.sample.Frame), err)
 				failures++
@@ -173,6 +178,10 @@ func (v *voices) run(t *testing.T, windows func(func([]packet.Sample) bool)) {
 		if failures >= tolerated {
 			t.Fatal("too many disagreements")
 		}
+	}
+	expected.enterMarkers(v.live, marked)
+	if repeated == v.live.repeated { // else frames were sent twice
+		expected.balance(t, v.books(t))
 	}
 	t.Logf("%d frames, %d bytes", c.frames, c.bytes)
 	for _, key := range slices.Sorted(maps.Keys(c.verdicts)) {

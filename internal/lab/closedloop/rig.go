@@ -270,37 +270,6 @@ func (r *Rig) Try(ctx context.Context, path Path, ipv6 bool, frames, n int, gap 
 	return t, ctx.Err()
 }
 
-// KernelForwarded returns how many packets the router's kernel has forwarded
-// so far: none more may be while the fast path is measured.
-func (r *Rig) KernelForwarded(ipv6 bool) (uint64, error) {
-	var text []byte
-	file, key := "/proc/thread-self/net/snmp", "Ip:"
-	if ipv6 {
-		file, key = "/proc/thread-self/net/snmp6", "Ip6OutForwDatagrams"
-	}
-	err := r.Router.Do(func() (err error) { text, err = os.ReadFile(file); return err })
-	if err != nil {
-		return 0, err
-	}
-	var names []string
-	for line := range strings.Lines(string(text)) {
-		f := strings.Fields(line)
-		var n uint64
-		switch {
-		case len(f) < 2 || f[0] != key:
-		case ipv6:
-			_, err := fmt.Sscan(f[1], &n)
-			return n, err
-		case names == nil:
-			names = f
-		default:
-			for i, name := range names {
-				if name == "ForwDatagrams" {
-					_, err := fmt.Sscan(f[i], &n)
-					return n, err
-				}
-			}
-		}
-	}
-	return 0, fmt.Errorf("%s has no count of forwarded packets", file)
-}
+// KernelForwarded returns how many packets the router's kernel has forwarded so
+// far: none more may be while the fast path is measured.
+func (r *Rig) KernelForwarded(ipv6 bool) (uint64, error) { return r.Router.KernelForwarded(ipv6) }

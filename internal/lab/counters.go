@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// KernelForwarded returns how many packets the node's kernel has forwarded so
+// far. What a fast path forwards is not among them.
+func (n *Running) KernelForwarded(ipv6 bool) (uint64, error) {
+	var text []byte
+	file, key := "/proc/thread-self/net/snmp", "Ip:"
+	if ipv6 {
+		file, key = "/proc/thread-self/net/snmp6", "Ip6OutForwDatagrams"
+	}
+	err := n.Do(func() (err error) { text, err = os.ReadFile(file); return err })
+	if err != nil {
+		return 0, err
+	}
+	var names []string
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		var count uint64
+		switch {
+		case len(f) < 2 || f[0] != key:
+		case ipv6:
+			_, err := fmt.Sscan(f[1], &count)
+			return count, err
+		case names == nil:
+			names = f
+		default:
+			for i, name := range names {
+				if name == "ForwDatagrams" {
+					_, err := fmt.Sscan(f[i], &count)
+					return count, err
+				}
+			}
+		}
+	}
+	return 0, fmt.Errorf("%s has no count of forwarded packets", file)
+}

@@ -280,6 +280,28 @@ func (r *round) removeAddresses() {
 				}))
 		}
 	}
+	r.removeStranded()
+}
+
+// removeStranded takes away what Minne once added to links that no configured interface stands for
+// any more. VLANs of Minne go as a whole.
+func (r *round) removeStranded() {
+	for _, a := range r.live {
+		n := slices.IndexFunc(r.links, func(l link) bool { return l.Index == a.Index })
+		if !a.Ours || n < 0 || slices.ContainsFunc(r.bound, func(b *bound) bool { return b.link != nil && b.link.Index == a.Index }) {
+			continue
+		}
+		if on := r.links[n]; on.Kind != "vlan" || on.Group != ownedGroup {
+			r.removal(plan.Change{Action: plan.Remove, Object: fmt.Sprintf("address %s on %s", a.Prefix, on.Name)},
+				func(context.Context) error {
+					err := r.system.removeAddress(a.Index, a.Prefix)
+					if errors.Is(err, unix.EADDRNOTAVAIL) {
+						return nil // it went with the one before
+					}
+					return err
+				})
+		}
+	}
 }
 
 // usable returns the index of an interface that takes routes, now or after the steps before.

@@ -77,6 +77,7 @@ type address struct {
 	Index  int
 	Prefix netip.Prefix // with host bits
 	Auto   bool         // IPv6 link-local: made by the kernel, left alone
+	Ours   bool         // added by Minne (IFA_PROTO), whatever the configuration says today
 }
 
 // live is the kernel of the process's namespace.
@@ -115,12 +116,17 @@ func (live) addresses() ([]address, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
+	ours, err := ourAddresses()
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
 	list := make([]address, 0, len(found))
 	for _, f := range found {
 		p := prefixOf(f.IPNet)
 		list = append(list, address{
 			Index: f.LinkIndex, Prefix: p,
 			Auto: p.Addr().Is6() && p.Addr().IsLinkLocalUnicast(),
+			Ours: ours[placed{f.LinkIndex, p}],
 		})
 	}
 	return list, nil
@@ -252,7 +258,7 @@ func (live) setUp(index int, up bool) error {
 // address that lost the race would stay dead until someone looks. A router's
 // addresses are planned, not found.
 func (live) addAddress(index int, a netip.Prefix) error {
-	return netlink.AddrAdd(byIndex(index), addrOf(a))
+	return addOurs(index, a)
 }
 
 func (live) removeAddress(index int, a netip.Prefix) error {
@@ -260,15 +266,9 @@ func (live) removeAddress(index int, a netip.Prefix) error {
 }
 
 func addrOf(a netip.Prefix) *netlink.Addr {
-	addr := &netlink.Addr{IPNet: &net.IPNet{
+	return &netlink.Addr{IPNet: &net.IPNet{
 		IP: a.Addr().AsSlice(), Mask: net.CIDRMask(a.Bits(), a.Addr().BitLen()),
 	}}
-	if a.Addr().Is6() {
-		addr.Flags = unix.IFA_F_NODAD
-	} else if a.Bits() < 31 {
-		addr.Broadcast = broadcastOf(a)
-	}
-	return addr
 }
 
 // broadcastOf is the last address of the network.

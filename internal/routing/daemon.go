@@ -30,9 +30,6 @@ const (
 	daemonDir  = "/usr/lib/frr"
 	startLimit = 30 * time.Second // until a daemon serves its sockets
 	stopLimit  = 20 * time.Second // until a daemon has ended after SIGTERM; zebra removes its routes first
-	// staleRoutes is how long a new zebra keeps the routes of its predecessor, in seconds: the protocols
-	// reconnect within 10 s and then confirm a full table in about as much again. What nobody confirms goes.
-	staleRoutes = 60
 )
 
 // host is where FRR lives: the paths of one pathspace, and how to run a program beside it.
@@ -59,10 +56,12 @@ func (h host) daemons(d Desired) []string {
 	return list
 }
 
-func (h host) argv(d string) []string {
+// argv returns the command of a daemon. staleSeconds is how long a new zebra leaves the routes of its
+// predecessor in the kernel when no protocol confirms them.
+func (h host) argv(d string, staleSeconds int) []string {
 	argv := []string{h.binary(d), "-N", h.name, "-d", "-P", "0", "--log", "syslog", "--log-level", "warn"}
 	if d == zebra {
-		argv = append(argv, fmt.Sprintf("-K%d", staleRoutes), "-s", "90000000", "--v6-rr-semantics")
+		argv = append(argv, fmt.Sprintf("-K%d", staleSeconds), "-s", "90000000", "--v6-rr-semantics")
 	}
 	return argv
 }
@@ -194,7 +193,7 @@ func (p *process) signal(sig unix.Signal) error {
 }
 
 // start runs a daemon that is not running and waits until it serves.
-func (h host) start(ctx context.Context, daemon string, ended func()) (*process, error) {
+func (h host) start(ctx context.Context, daemon string, staleSeconds int, ended func()) (*process, error) {
 	if err := h.directories(); err != nil {
 		return nil, err
 	}
@@ -207,7 +206,7 @@ func (h host) start(ctx context.Context, daemon string, ended func()) (*process,
 	defer os.Remove(out.Name())
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	argv := append(append([]string{}, h.wrap...), h.argv(daemon)...)
+	argv := append(append([]string{}, h.wrap...), h.argv(daemon, staleSeconds)...)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = out, out, "/"
 	if err := cmd.Run(); err != nil {

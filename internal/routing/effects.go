@@ -115,27 +115,17 @@ func (e *effect) bgpGlobals(h, w *node) {
 	if h.line == "" {
 		return
 	}
-	for _, s := range []struct{ prefix, object, effect string }{
-		{"bgp graceful-restart", "BGP graceful restart", "each session takes it over when it starts next"},
-		{"maximum-paths", "BGP multipath", ""},
+	const later = "each session takes it over when it starts next"
+	for _, s := range []struct{ prefix, object, unset, effect string }{
+		{"bgp graceful-restart restart-time ", "BGP restart time", "default", later},
+		{"bgp graceful-restart preserve-fw-state", "BGP graceful restart", "off", later},
+		{"maximum-paths ibgp ", "BGP multipath", "default", ""},
 	} {
-		from, to := with(flat(h), s.prefix), with(flat(w), s.prefix)
-		if !slices.Equal(from, to) {
-			e.add(plan.Modify, s.object, onOrValue(from), onOrValue(to), s.effect)
+		from, to := first(with(flat(h), s.prefix)), first(with(flat(w), s.prefix))
+		if from != to {
+			e.add(plan.Modify, s.object, number(from, s.unset), number(to, s.unset), s.effect)
 		}
 	}
-}
-
-func onOrValue(l []string) string {
-	if len(l) == 0 {
-		return "off"
-	}
-	for _, s := range l {
-		if w := lastWord(s); w[0] >= '0' && w[0] <= '9' {
-			return w
-		}
-	}
-	return "on"
 }
 
 // resetting matches the settings of a session that end it when they change.
@@ -229,7 +219,9 @@ func policyText(root *node, peer []string, direction string) []string {
 				continue
 			}
 			out = append(out, clause.line)
-			for _, m := range clause.sub {
+			settings := slices.Clone(clause.sub)
+			slices.SortFunc(settings, func(a, b *node) int { return strings.Compare(a.line, b.line) })
+			for _, m := range settings {
 				out = append(out, m.line)
 				if strings.HasPrefix(m.line, "match ") {
 					out = append(out, list(root, lastWord(m.line))...)
@@ -321,7 +313,7 @@ func (e *effect) ospfInterface(proto, name string, old, new *node, reset bool) {
 		_, rest, _ := strings.Cut(l, "ospf")
 		setting, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(rest, "6"), " "), " ")
 		from, to := identity(old, " "+setting), identity(new, " "+setting)
-		c := plan.Change{Subsystem: "routing", Action: plan.Modify, Object: proto + " " + setting + " on " + name, From: number(from), To: number(to)}
+		c := plan.Change{Subsystem: "routing", Action: plan.Modify, Object: proto + " " + setting + " on " + name, From: number(from, "default"), To: number(to, "default")}
 		if !slices.Contains(e.changes, c) {
 			e.changes = append(e.changes, c)
 		}
@@ -335,12 +327,12 @@ func (e *effect) ospfInterface(proto, name string, old, new *node, reset bool) {
 	}
 }
 
-// number returns the value of a setting; "default" when it is not set and "on" when it has none.
-func number(line string) string {
+// number returns the value of a setting, "on" when it has none, unset when there is no such line.
+func number(line, unset string) string {
 	w := lastWord(line)
 	switch {
 	case line == "":
-		return "default"
+		return unset
 	case w[0] >= '0' && w[0] <= '9':
 		return w
 	}

@@ -21,9 +21,12 @@ const (
 	frrKeepalive   = 60  // seconds, FRR's default
 	frrHold        = 180 // seconds, FRR's default
 	frrRestartTime = 120 // seconds, FRR's default
-	defaultHold    = 90 * time.Second
-	connectRetry   = 10 // seconds between attempts to connect (FRR's default of 120 makes a repaired link wait)
-	maxMD5Key      = 80 // bytes, TCP_MD5SIG_MAXKEYLEN
+	// ribStaleTime is how long zebra keeps the routes of a bgpd that has died, in seconds: a slow box needs minutes
+	// to take full tables again (FRR's default is 500).
+	ribStaleTime = 900
+	defaultHold  = 90 * time.Second
+	connectRetry = 10 // seconds between attempts to connect (FRR's default of 120 makes a repaired link wait)
+	maxMD5Key    = 80 // bytes, TCP_MD5SIG_MAXKEYLEN
 )
 
 // bgpFamily is one address family as FRR and this package name it.
@@ -121,6 +124,7 @@ func renderBGPGlobals(l *lines, cfg *config.Config, b *config.BGP) {
 		}
 		l.add(" bgp graceful-restart")
 		l.add(" bgp graceful-restart preserve-fw-state")
+		l.add(" bgp graceful-restart rib-stale-time %d", ribStaleTime)
 	}
 	if b.Multipath > 1 { // equal paths from two upstreams have different AS numbers
 		l.add(" bgp bestpath as-path multipath-relax")

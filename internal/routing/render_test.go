@@ -220,6 +220,12 @@ func TestEffects(t *testing.T) {
 			return secrets
 		}, "+ BGP announcement of 9.10.0.0/16\n~ BGP export to isp-a (routes are filtered again, the session stays)\n~ BGP export to isp-b (routes are filtered again, the session stays)"},
 		{"multipath", func(c *config.Config) passwords { c.Routing.BGP.Multipath = 4; return secrets }, "~ BGP multipath: 1 → 4"},
+		{"restart time", func(c *config.Config) passwords {
+			c.Routing.BGP.RestartTime = config.Duration(90 * time.Second)
+			return secrets
+		}, "~ BGP restart time: default → 90 (each session takes it over when it starts next)"},
+		{"no graceful restart", func(c *config.Config) passwords { c.Routing.BGP.GracefulRestart = off(); return secrets },
+			"~ BGP graceful restart: on → off (each session takes it over when it starts next)"},
 		{"no BGP", func(c *config.Config) passwords { c.Routing.BGP = nil; return secrets }, "- BGP AS 64500 (all BGP sessions end)"},
 		{"cost", func(c *config.Config) passwords { c.Routing.OSPF3.Areas[0].Interfaces["to-i"].Cost = 0; return secrets },
 			"~ OSPFv3 cost on to-i: 15 → default"},

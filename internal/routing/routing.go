@@ -143,7 +143,11 @@ func (r *Routing) ensure(ctx context.Context, daemon string) error {
 	}
 	p, err := r.host.adopt(daemon, r.notify)
 	if err == nil && p == nil {
-		p, err = r.host.start(ctx, daemon, r.notify)
+		stale := 0
+		if daemon == zebra {
+			stale = r.staleSeconds(ctx)
+		}
+		p, err = r.host.start(ctx, daemon, stale, r.notify)
 		if err == nil {
 			r.log.Info("routing daemon started", "daemon", daemon, "pid", p.pid)
 		}
@@ -153,6 +157,22 @@ func (r *Routing) ensure(ctx context.Context, daemon string) error {
 	}
 	r.procs[daemon] = p
 	return nil
+}
+
+// staleSeconds returns how long a new zebra should keep what it finds in the kernel. The protocols need 10 s to
+// reconnect and then tell every route again; 1,000 routes/s is what a slow box under load does.
+// When bgpd does not run either, its sessions must come up first.
+func (r *Routing) staleSeconds(ctx context.Context) int {
+	const reconnect, noBGP, routesPerSecond = 60, 900, 1000
+	summary, err := r.BGPSummary(ctx)
+	if err != nil || summary.ASN == 0 {
+		return noBGP
+	}
+	n := uint64(0)
+	for _, routes := range summary.Tables {
+		n += routes
+	}
+	return reconnect + int(n/routesPerSecond)
 }
 
 // Apply makes FRR's state the desired one. A daemon that already has it gets no command. On an error the

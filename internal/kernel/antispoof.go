@@ -25,10 +25,12 @@ import (
 // A default route counts for both, as it does for other routers; blackhole,
 // unreachable and prohibit routes and the router's own addresses never do.
 // Routes over links without carrier count. The kernel's rp_filter has no IPv6
-// half and combines with conf/all by maximum, so it stays off. The fast path
-// repeats exactly this, and leaves to the kernel what it can't repeat: an IPv6
-// source behind several next hops, where nftables looks at the one that the
-// kernel's hash picks.
+// half and combines with conf/all by maximum, so it stays off.
+//
+// One limit is the kernel's: of an IPv6 route with several next hops, nftables
+// looks only at the one that the packet's hash picks. Sources behind several
+// interfaces need loose for IPv6, or strict drops a part of their packets. The
+// fast path repeats all of this and leaves such sources to the kernel.
 //
 // The text is written as `nft -s list table` prints it, so that what is loaded
 // can be compared byte for byte.

@@ -106,7 +106,15 @@ func (k *Kernel) round(d Desired) *round {
 func (k *Kernel) apply(ctx context.Context, d Desired, r *round) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if err := k.settle(ctx, r); err != nil {
+		return err // what Reassert restores stays the configuration before
+	}
 	k.last = &d
+	return nil
+}
+
+// settle takes steps until none is left.
+func (k *Kernel) settle(ctx context.Context, r *round) error {
 	for range maxRounds {
 		if err := r.compare(ctx); err != nil {
 			return err

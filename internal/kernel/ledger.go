@@ -26,7 +26,7 @@ import (
 //
 // What a route leads to, without its identity, is a shape (shape.go). The ledger
 // maps an identity to the number of a shape: no pointers, so the collector passes
-// by. A full table of 901,899 IPv4 and 160,147 IPv6 routes takes about 50 MB.
+// by. A full table of 901,899 IPv4 and 160,147 IPv6 routes takes 41 MB.
 
 // key4 identifies an IPv4 route.
 type key4 struct {

@@ -113,6 +113,7 @@ func TestANewDaemonAdopts(t *testing.T) {
 	eventually(t, "the fast path forwards", func() bool {
 		return b.run(udp4(macIn, macA, "192.0.2.2", "198.51.100.2", 64, 0), b.in).Reason == Forwarded
 	})
+	t.Cleanup(func() { ip(t, "route", "flush", "203.0.113.0/24") })
 	stop := b.stream()
 	for range 3 {
 		before := b.xdpProgram(b.in)

@@ -72,7 +72,7 @@ func TestStages(t *testing.T) {
 		{"source 0.0.0.0", routerReasonREASON_MARTIAN_SOURCE, source4(good4, "0.0.0.0")},
 		{"IPv6 source multicast", routerReasonREASON_MARTIAN_SOURCE, address6(good6, 8, "ff02::1")},
 		{"IPv6 source loopback", routerReasonREASON_MARTIAN_SOURCE, address6(good6, 8, "::1")},
-		{"IPv6 source mapped", routerReasonREASON_MARTIAN_SOURCE, address6(good6, 8, "::ffff:192.0.2.1")},
+		{"IPv6 source mapped", routerReasonREASON_NONE, address6(good6, 8, "::ffff:192.0.2.1")},
 		{"destination 0.0.0.0", routerReasonREASON_MARTIAN_DEST, destination4(good4, "0.0.0.0")},
 		{"IPv6 destination loopback", routerReasonREASON_MARTIAN_DEST, address6(good6, 24, "::1")},
 		{"group MAC", routerReasonREASON_GROUP_MAC, edit(good4, 0, 3)},

@@ -169,8 +169,7 @@ func (r *Rig) Close() error {
 func (r *Rig) Neighbours() error {
 	var batch strings.Builder
 	for i := range NextHops {
-		mac := r.sinkMAC
-		mac[5] = byte(i)
+		mac := r.hopMAC(i)
 		for _, v6 := range []bool{false, true} {
 			fmt.Fprintf(&batch, "neighbour replace %s lladdr %s dev out nud permanent\n", NextHop(i, v6), net.HardwareAddr(mac[:]))
 		}
@@ -225,18 +224,52 @@ type Trial struct {
 // destinations (0: to all) and judges what arrives. gap is the longest time
 // that 64 frames may take before they count as interrupted; 0 lets all count.
 func (r *Rig) Try(ctx context.Context, path Path, ipv6 bool, frames, n int, gap time.Duration) (Trial, error) {
-	s := r.streams[path]
-	s.Frames, s.Destinations, s.Gap, s.Offset, s.TTL = uint64(frames), n, gap, r.offset, 64
+	s := r.stream(path, ipv6)
+	s.Frames, s.Destinations, s.Gap, s.Offset = uint64(frames), n, gap, r.offset
 	r.offset = (r.offset + frames) % traffic.MaxDestinations
-	expect := traffic.Expect{TTL: 63, FrameBytes: traffic.MinFrame4, MAC: r.sinkMAC[:], MACBytes: 5}
-	s.Source = netip.MustParseAddr("198.18.2.2")
-	if ipv6 {
-		s.Source, expect.FrameBytes = netip.MustParseAddr("fd00:2::2"), traffic.MinFrame6
-	}
+	mac, bytes := r.sinkMAC, 5 // which of the next hops was chosen is in the last byte
 	if path == Direct {
-		expect.TTL, expect.MACBytes = 64, 0
+		bytes = 0
 	}
-	s.FrameBytes = expect.FrameBytes
+	t, err := r.run(ctx, s, mac, bytes)
+	if err == nil && t.Arrived.Wrong() != "" {
+		err = fmt.Errorf("path %s forwards wrongly: %s", path, t.Arrived.Wrong())
+	}
+	return t, err
+}
+
+// TryVia is like Try on the fast path, to the first destination alone, and tells how many
+// packets did not leave through the i-th next hop.
+func (r *Rig) TryVia(ctx context.Context, i, frames, n int) (wrong uint64, err error) {
+	s := r.stream(Fast, false)
+	s.Frames, s.Destinations = uint64(frames), n
+	t, err := r.run(ctx, s, r.hopMAC(i), 6)
+	return t.Arrived.BadMAC + t.Lost, err
+}
+
+// hopMAC is the MAC of the i-th next hop.
+func (r *Rig) hopMAC(i int) [6]byte {
+	mac := r.sinkMAC
+	mac[5] = byte(i)
+	return mac
+}
+
+// stream returns the stream of a path with everything set that all trials share.
+func (r *Rig) stream(path Path, ipv6 bool) traffic.Stream {
+	s := r.streams[path]
+	s.TTL, s.Source, s.FrameBytes = 64, netip.MustParseAddr("198.18.2.2"), traffic.MinFrame4
+	if ipv6 {
+		s.Source, s.FrameBytes = netip.MustParseAddr("fd00:2::2"), traffic.MinFrame6
+	}
+	return s
+}
+
+// run sends a stream, waits for its end at the sink, and returns what arrived.
+func (r *Rig) run(ctx context.Context, s traffic.Stream, mac [6]byte, macBytes int) (Trial, error) {
+	expect := traffic.Expect{TTL: 63, FrameBytes: s.FrameBytes, MAC: mac[:], MACBytes: macBytes}
+	if s.ID == r.streams[Direct].ID {
+		expect.TTL = 64
+	}
 	if err := r.sink.Expect(s.ID, expect); err != nil {
 		return Trial{}, err
 	}
@@ -264,9 +297,6 @@ func (r *Rig) Try(ctx context.Context, path Path, ipv6 bool, frames, n int, gap 
 		time.Sleep(time.Millisecond)
 	}
 	t.PerFrame = t.Sent.PerFrame()
-	if wrong := t.Arrived.Wrong(); wrong != "" {
-		return t, fmt.Errorf("path %s forwards wrongly: %s", path, wrong)
-	}
 	return t, ctx.Err()
 }
 

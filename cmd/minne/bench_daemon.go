@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"minne/internal/fulltable"
+	"minne/internal/kernel"
+	"minne/internal/lab/closedloop"
+)
+
+func newBenchDaemonCommand(a *app) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "daemon",
+		Short: "Measure the daemon: memory, idle cost, speed of route changes, restart",
+		Long: `Measure what the daemon costs and how fast it keeps the fast path's tables equal
+to the kernel's: memory with few routes and with the full table, the time for
+the first full table, route changes per second and until a single one is visible
+to packets, processor time when idle, and packets lost while it is killed and
+restarted. Takes about a minute.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			v4, v6, err := fulltable.Load()
+			if err != nil {
+				return err
+			}
+			binary, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			o := closedloop.DaemonOptions{Binary: binary, Table: append(v4, v6...), Load: kernel.BulkRoutes, Progress: a.err}
+			result, err := closedloop.Daemon(c.Context(), o)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(result)
+			}
+			return result.WriteTable(a.out)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
+	return c
+}

@@ -7,6 +7,8 @@ import "github.com/spf13/cobra"
 // benches are the commands below "minne bench".
 var benches = []func(*app) *cobra.Command{
 	newBenchFIBCommand,
+	newBenchForwardCommand,
+	newBenchDaemonCommand,
 }
 
 func newBenchCommand(a *app) *cobra.Command {

@@ -55,10 +55,10 @@ static __always_inline int link_local6(const struct in6_addr *a)
 // (::ffff:0:0/96) do too, but Linux forwards them like others.
 static __always_inline enum reason odd_ipv6(const struct in6_addr *src, const struct in6_addr *dst)
 {
-	if (!(src->s6_addr32[0] | src->s6_addr32[1])) {
-		if (!src->s6_addr32[2] && src->s6_addr32[3] == bpf_htonl(1))
+	if (!(src->s6_addr32[0] | src->s6_addr32[1] | src->s6_addr32[2])) {
+		if (src->s6_addr32[3] == bpf_htonl(1))
 			return REASON_MARTIAN_SOURCE;
-		if (!(src->s6_addr32[2] | src->s6_addr32[3]))
+		if (!src->s6_addr32[3])
 			return REASON_UNSPECIFIED;
 	}
 	if (!(dst->s6_addr32[0] | dst->s6_addr32[1] | dst->s6_addr32[2])) {

@@ -41,7 +41,7 @@
 	X(TTL)               /* 0 or 1 left: the kernel tells the sender */                   \
 	X(LOCAL)             /* for the router itself */                                      \
 	X(OWN_SOURCE)        /* claims to come from an address of the router */               \
-	X(SOURCE_CHECK)      /* IPv6 source check that only the kernel can judge */           \
+	X(SOURCE_CHECK)      /* source check that only the kernel can judge */                \
 	X(NO_ROUTE)          /* nothing matches: the kernel tells the sender */               \
 	X(UNREACHABLE)       /* route of that type: the kernel tells the sender */            \
 	X(PROHIBIT)          /* route of that type: the kernel tells the sender */            \

@@ -60,6 +60,20 @@ static __always_inline enum reason stopped_source4(__u32 why)
 	return why == REASON_BROADCAST ? REASON_SOURCE_CHECK : REASON_SPOOFED;
 }
 
+// What a route to the source that leads nowhere says of the packet. Only the kernel
+// can tell for routes that this program can't follow.
+static __always_inline enum reason judge_stop(__u32 why)
+{
+	switch (why) {
+	case REASON_NO_ROUTE:
+	case REASON_BLACKHOLE:
+	case REASON_UNREACHABLE:
+	case REASON_PROHIBIT:
+		return REASON_SPOOFED;
+	}
+	return REASON_SOURCE_CHECK;
+}
+
 static __always_inline enum reason check_source4(struct packet *p)
 {
 	struct iphdr *ip = p->ip;
@@ -75,7 +89,7 @@ static __always_inline enum reason check_source4(struct packet *p)
 	if (!(flags & (IF_STRICT4 | IF_LOOSE4)))
 		return REASON_NONE;
 	if (HOP_KIND(hop) == HOP_STOP)
-		return stopped_source4(HOP_COUNT(hop));
+		return judge_stop(HOP_COUNT(hop));
 	if (flags & IF_STRICT4 && !reaches(hop, p->interface))
 		return REASON_SPOOFED;
 	return REASON_NONE;

@@ -50,7 +50,7 @@ var reasonTexts = map[Reason]reasonText{
 	Reason(routerReasonREASON_TTL):               {"ttl", "TTL or hop limit used up: the kernel tells the sender", "traceroutes do this; many of them mean a routing loop"},
 	Reason(routerReasonREASON_LOCAL):             {"local", "for the router itself", ""},
 	Reason(routerReasonREASON_OWN_SOURCE):        {"own-source", "claims to come from the router itself", "spoofed sources, or a loop outside"},
-	Reason(routerReasonREASON_SOURCE_CHECK):      {"source-check", "IPv6 source that only the kernel's check can judge", "spoofed sources, or a network with two ways in"},
+	Reason(routerReasonREASON_SOURCE_CHECK):      {"source-check", "a source that only the kernel's check can judge", "spoofed sources, or a network with two ways in"},
 	Reason(routerReasonREASON_NO_ROUTE):          {"no-route", "no route: the kernel tells the sender", "show ip route of the destination; is a default route missing?"},
 	Reason(routerReasonREASON_UNREACHABLE):       {"unreachable", "unreachable route: the kernel tells the sender", "show ip route of the destination names the route"},
 	Reason(routerReasonREASON_PROHIBIT):          {"prohibit", "prohibit route: the kernel tells the sender", "show ip route of the destination names the route"},

@@ -40,7 +40,9 @@ var (
 
 func TestMain(m *testing.M) { testns.Main(m) }
 
-// window is how many frames are asked at once; it fits every queue on the way.
+// window is how many frames are asked at once. It fits every queue on the way, and a
+// port's share of it fits into one NAPI poll (64), so that markers by another port
+// don't overtake it.
 const window = 128
 
 // tolerated is after how many disagreements a run ends.

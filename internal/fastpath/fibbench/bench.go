@@ -257,14 +257,14 @@ func (r *Row) describe(s fib.Stats) {
 	r.Routes, r.MemoryBytes = s.Routes, s.UsedBytes
 }
 
-// measured runs one trial of each kind, after a quarter of one that counts for nothing: the caches
+// measured runs one trial of each kind, after half of one that counts for nothing: the caches
 // still hold the predecessor's tables.
 func (t *contender) measured(first uint32) error {
 	for _, dependent := range []bool{false, true} {
-		if _, err := t.c.bench(t.row.Family, first, t.count/4, dependent); err != nil {
+		if _, err := t.c.bench(t.row.Family, first, t.count/2, dependent); err != nil {
 			return err
 		}
-		ns, err := t.c.bench(t.row.Family, first+t.count/4, t.count, dependent)
+		ns, err := t.c.bench(t.row.Family, first+t.count/2, t.count, dependent)
 		if err != nil {
 			return err
 		}

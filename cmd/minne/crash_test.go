@@ -23,6 +23,7 @@ var sealedPoints = []string{"store-renamed@2", "commit-done"}
 func TestKilledDuringApply(t *testing.T) {
 	for _, point := range applyPoints {
 		t.Run(point, func(t *testing.T) {
+			t.Parallel()
 			b := newBox(t)
 			first, second := b.config("first", lan1, wan1), b.config("second", lan2, "")
 			b.start()
@@ -43,6 +44,7 @@ func TestKilledDuringApply(t *testing.T) {
 func TestKilledAfterCommit(t *testing.T) {
 	for _, point := range sealedPoints {
 		t.Run(point, func(t *testing.T) {
+			t.Parallel()
 			b := newBox(t)
 			b.start()
 			b.want(0, "applied", "apply", b.config("first", lan1, wan1))
@@ -74,6 +76,7 @@ func TestKilledDuringConfirm(t *testing.T) {
 		{"back-forwarding-done", "rollback", lan1, wan1},
 	} {
 		t.Run(test.command+" "+test.point, func(t *testing.T) {
+			t.Parallel()
 			b := newBox(t)
 			b.start()
 			b.want(0, "applied", "apply", b.config("first", lan1, wan1))
@@ -96,6 +99,7 @@ func TestKilledDuringConfirm(t *testing.T) {
 func TestFailedStep(t *testing.T) {
 	for _, point := range []string{"kernel-done", "routing", "fast-path-done", "forwarding-done", "commit", "store-write@2"} {
 		t.Run(point, func(t *testing.T) {
+			t.Parallel()
 			b := newBox(t)
 			b.start()
 			b.want(0, "applied", "apply", b.config("first", lan1, wan1))
@@ -112,6 +116,7 @@ func TestFailedStep(t *testing.T) {
 }
 
 func TestFullDiskBeforeAnything(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.start("MINNE_FAULT=store-write@1:enospc")
 	b.want(1, "nothing was changed: step record", "apply", b.config("first", lan1, wan1))

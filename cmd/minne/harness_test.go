@@ -7,27 +7,37 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 
 	"minne/internal/api"
 	"minne/internal/testns"
 )
 
 // These tests drive the real program, built with fault points, in a network
-// namespace of their own.
-func TestMain(m *testing.M) { testns.Main(m) }
+// namespace of their own. They mostly wait, so more run at once than there are CPUs.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	testns.Main(m)
+}
 
 // program builds the command once per run of the tests.
 var program = sync.OnceValues(func() (string, error) {
@@ -35,46 +45,117 @@ var program = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := removeAfterwards(dir); err != nil {
+		return "", err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // other users run it, too
+		return "", err
+	}
 	path := filepath.Join(dir, "minne")
-	out, err := exec.Command("go", append(strings.Fields("build -tags minne_faults "+os.Getenv("XOV")), "-o", path, ".")...).CombinedOutput()
+	out, err := exec.Command("go", "build", "-tags", "minne_faults", "-o", path, ".").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, out)
 	}
 	return path, nil
 })
 
-// box is a router on trial: its files, its two ports and its daemon.
+// removeAfterwards removes a directory when this process is gone, however it ends.
+func removeAfterwards(dir string) error {
+	c := exec.Command("sh", "-c", `cat >/dev/null; rm -rf "$0"`, dir)
+	var err error
+	if lifeline, err = c.StdinPipe(); err != nil {
+		return err
+	}
+	return c.Start()
+}
+
+// lifeline is open as long as this process lives.
+var lifeline io.WriteCloser
+
+// box is a router on trial: a network namespace with two ports, files, a daemon.
+// Boxes don't see each other.
 type box struct {
 	t      *testing.T
+	name   string
 	root   string
+	netns  string // path
+	links  *netlink.Handle
 	daemon *exec.Cmd
 	log    bytes.Buffer
 }
 
+var boxes atomic.Int32
+
 // newBox returns a router with the ports lan and wan, without a daemon.
 func newBox(t *testing.T) *box {
 	t.Helper()
-	b := &box{t: t, root: t.TempDir()}
+	root, err := os.MkdirTemp("", "minne-box-") // t.TempDir would be too long a path for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(root); err != nil {
+			t.Error(err)
+		}
+	})
+	b := &box{t: t, root: root, name: fmt.Sprintf("box%d-%d", os.Getpid(), boxes.Add(1))}
+	b.netns = newNetns(t)
+	ns, err := netns.GetFromPath(b.netns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	if b.links, err = netlink.NewHandleAt(ns); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.links.Close)
 	for _, port := range []string{"lan", "wan"} {
-		veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: port}, PeerName: port + "-far"}
-		if err := netlink.LinkAdd(veth); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := netlink.LinkDel(veth); err != nil {
-				t.Error(err)
-			}
-		})
-		far, err := netlink.LinkByName(port + "-far")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := netlink.LinkSetUp(far); err != nil {
-			t.Fatal(err)
-		}
+		b.addPort(port)
 	}
 	t.Cleanup(b.takeDown)
 	return b
+}
+
+// newNetns returns the path of a network namespace that lasts as long as the test.
+func newNetns(t *testing.T) string {
+	t.Helper()
+	holder := exec.Command("sleep", "infinity")
+	holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	ended := make(chan struct{})
+	go func() { // the kernel ties Pdeathsig to this thread
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		started <- holder.Start()
+		<-ended
+		_ = holder.Process.Kill()
+		_ = holder.Wait()
+		started <- nil
+	}()
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		close(ended)
+		<-started
+	})
+	return fmt.Sprintf("/proc/%d/ns/net", holder.Process.Pid)
+}
+
+// addPort adds a port with a far end that takes what is sent.
+func (b *box) addPort(name string) {
+	b.t.Helper()
+	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: name + "-far"}
+	if err := b.links.LinkAdd(veth); err != nil {
+		b.t.Fatal(err)
+	}
+	far, err := b.links.LinkByName(name + "-far")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := b.links.LinkSetUp(far); err != nil {
+		b.t.Fatal(err)
+	}
 }
 
 func (b *box) command(args ...string) *exec.Cmd {
@@ -84,24 +165,26 @@ func (b *box) command(args ...string) *exec.Cmd {
 		b.t.Fatal(err)
 	}
 	c := exec.Command(path, args...)
-	c.Env = append(os.Environ(), "MINNE_ROOT="+b.root, "MINNE_INSTANCE=test", "SUDO_USER=")
+	c.Env = append(os.Environ(), "MINNE_ROOT="+b.root, "MINNE_INSTANCE="+b.name, "SUDO_USER=")
 	return c
 }
 
 // start runs the daemon until it says that it is ready.
 func (b *box) start(env ...string) {
 	b.t.Helper()
-	ready, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(b.t.TempDir(), "notify"), Net: "unixgram"})
+	ready, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(b.root, "notify"), Net: "unixgram"})
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	defer os.Remove(ready.LocalAddr().String())
 	defer ready.Close()
-	b.daemon = b.command("daemon")
-	b.daemon.Env = append(append(b.daemon.Env, "NOTIFY_SOCKET="+ready.LocalAddr().String()), env...)
-	b.daemon.Stderr = &b.log
-	if err := b.daemon.Start(); err != nil {
+	daemon := b.command("daemon", "--netns", b.netns)
+	daemon.Env = append(append(daemon.Env, "NOTIFY_SOCKET="+ready.LocalAddr().String()), env...)
+	daemon.Stderr = &b.log
+	if err := daemon.Start(); err != nil {
 		b.t.Fatal(err)
 	}
+	b.daemon = daemon
 	if err := ready.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		b.t.Fatal(err)
 	}
@@ -138,7 +221,7 @@ func (b *box) takeDown() {
 	if b.daemon != nil {
 		b.end(syscall.SIGKILL)
 	}
-	if out, err := b.command("stop", "--all").CombinedOutput(); err != nil {
+	if out, err := b.command("stop", "--all", "--netns", b.netns).CombinedOutput(); err != nil {
 		b.t.Errorf("stop --all: %v\n%s", err, out)
 	}
 	if b.t.Failed() {
@@ -208,11 +291,11 @@ func (b *box) config(name, lan, wan string) string {
 func (b *box) wantAddresses(lan, wan string) {
 	b.t.Helper()
 	for port, want := range map[string]string{"lan": lan, "wan": wan} {
-		link, err := netlink.LinkByName(port)
+		link, err := b.links.LinkByName(port)
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		found, err := netlink.AddrList(link, netlink.FAMILY_V4)
+		found, err := b.links.AddrList(link, netlink.FAMILY_V4)
 		if err != nil {
 			b.t.Fatal(err)
 		}

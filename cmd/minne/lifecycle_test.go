@@ -21,6 +21,7 @@ const (
 )
 
 func TestLifeCycle(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	first := b.config("first", lan1, wan1)
 	second := b.config("second", lan2, wan2)
@@ -80,6 +81,7 @@ func TestLifeCycle(t *testing.T) {
 
 // An interface that a configuration no longer names loses what an earlier one gave it.
 func TestRemovedInterface(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	both := b.config("both", lan1, wan1)
 	one := b.config("one", lan1, "")
@@ -87,7 +89,7 @@ func TestRemovedInterface(t *testing.T) {
 	b.want(0, "applied", "apply", both)
 	b.want(0, "address "+wan1+" on wan", "apply", one)
 	b.wantAddresses(lan1, "")
-	b.want(0, "applied", "apply", both, "--confirm", "10m")
+	b.want(0, "minne confirm", "apply", both, "--confirm", "10m")
 	b.wantAddresses(lan1, wan1)
 	b.want(0, "", "rollback")
 	b.wantAddresses(lan1, "")
@@ -95,6 +97,7 @@ func TestRemovedInterface(t *testing.T) {
 }
 
 func TestNotConfirmedInTime(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.start()
 	b.want(0, "applied", "apply", b.config("first", lan1, wan1))
@@ -106,6 +109,7 @@ func TestNotConfirmedInTime(t *testing.T) {
 
 // The deadline passes while no daemon runs.
 func TestNotConfirmedWithoutDaemon(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.start()
 	b.want(0, "applied", "apply", b.config("first", lan1, wan1))
@@ -127,6 +131,7 @@ func TestNotConfirmedWithoutDaemon(t *testing.T) {
 }
 
 func TestExitCodes(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	good := b.config("good", lan1, wan1)
 	bad := b.file("bad.yaml", "version: 1\ninterfacess: {}\n")
@@ -180,6 +185,7 @@ func TestExitCodes(t *testing.T) {
 
 // Of several operators at once, one is served at a time and the others learn it.
 func TestConcurrentApplies(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.start()
 	files := []string{b.config("first", lan1, wan1), b.config("second", lan2, wan2)}
@@ -212,21 +218,23 @@ func TestConcurrentApplies(t *testing.T) {
 }
 
 func TestOneDaemon(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.start()
-	b.want(1, fmt.Sprintf("already has a daemon (pid %d)", b.daemon.Process.Pid), "daemon")
+	b.want(1, fmt.Sprintf("already has a daemon (pid %d)", b.daemon.Process.Pid), "daemon", "--netns", b.netns)
 	b.want(0, "", "status")
 }
 
 // A new router takes the operator's file, once.
 func TestFirstStart(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
-	own := b.config("etc/minne/instances/test/minne", lan1, wan1)
+	own := b.config("etc/minne/instances/"+b.name+"/minne", lan1, wan1)
 	b.start()
 	b.wantAddresses(lan1, wan1)
 	b.want(0, "first start", "revisions")
 	b.want(0, "nothing to change", "apply")
-	b.config("etc/minne/instances/test/minne", lan2, wan2)
+	b.config("etc/minne/instances/"+b.name+"/minne", lan2, wan2)
 	b.end(syscall.SIGTERM)
 	b.start()
 	b.wantAddresses(lan1, wan1) // the changed file was never applied
@@ -236,4 +244,69 @@ func TestFirstStart(t *testing.T) {
 	if _, err := os.Stat(own); err != nil {
 		t.Error(err)
 	}
+}
+
+// A port that is not there at start is no reason to leave the others without
+// configuration; it gets its own when it comes.
+func TestPortComesLate(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.start()
+	b.want(0, "applied", "apply", b.config("first", lan1, wan1))
+	b.end(syscall.SIGKILL)
+	for _, port := range []string{"lan", "wan"} {
+		link, err := b.links.LinkByName(port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.links.LinkDel(link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.addPort("lan")
+	b.start()
+	if s := b.status(); s.Running != 1 || !strings.Contains(strings.Join(s.Degraded, " "), "wan") {
+		t.Fatalf("revision %d runs, degraded: %q", s.Running, s.Degraded)
+	}
+	b.addPort("wan")
+	eventually(t, "the late port is configured", func() bool { return b.status().Degraded == nil })
+	b.wantAddresses(lan1, wan1)
+}
+
+// Who is not root may check and preview, with and without a daemon, but change nothing.
+func TestWithoutRoot(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	if err := os.Chmod(b.root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := b.config("first", lan1, wan1)
+	b.file("etc/minne/instances/"+b.name+"/secrets.yaml", "isp: hush\n")
+	if err := os.Chmod(filepath.Join(b.root, "etc/minne/instances", b.name, "secrets.yaml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, daemon := range []bool{false, true} {
+		if daemon {
+			b.start()
+		}
+		for _, test := range []struct {
+			code int
+			args []string
+		}{
+			{0, []string{"check", file}},
+			{0, []string{"apply", "--dry-run", file}},
+			{1, []string{"apply", file}},
+			{1, []string{"confirm"}},
+			{1, []string{"stop"}},
+			{1, []string{"daemon"}},
+		} {
+			c := b.command(test.args...)
+			c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+			out, _ := c.CombinedOutput()
+			if code := c.ProcessState.ExitCode(); code != test.code {
+				t.Errorf("minne %q as nobody, daemon %t: exit code %d, want %d\n%s", test.args, daemon, code, test.code, out)
+			}
+		}
+	}
+	b.wantAddresses("", "")
 }

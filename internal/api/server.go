@@ -23,6 +23,9 @@ import (
 // sudoHeader names who asked, when a peer that is root works for somebody else.
 const sudoHeader = "Minne-Sudo-User"
 
+// maxPath is the longest path that a unix socket can have, in bytes (sockaddr_un).
+const maxPath = 107
+
 // Group may read through the socket, where the host has such a group.
 const Group = "minne"
 
@@ -118,6 +121,9 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, status int, answer
 // Listen opens the socket at path, replacing what a daemon that died left there.
 // The caller has made sure that no other daemon lives.
 func Listen(path string) (net.Listener, error) {
+	if len(path) > maxPath {
+		return nil, fmt.Errorf("%s: longer than the %d bytes that a unix socket's path may have", path, maxPath)
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}

@@ -239,7 +239,7 @@ func (r *routed) measureLatency(ctx context.Context, o DaemonOptions, result *Da
 
 func (r *routed) changeUnderTraffic(ctx context.Context, routes []rib.Route, hop int) (ms float64, err error) {
 	s := r.stream(Fast, false)
-	s.Frames, s.Rate = 5*latencyRate, latencyRate // at most; it is ended when the change was seen
+	s.Frames, s.Rate = 5*latencyRate, latencyRate                 // at most; it is ended when the change was seen
 	if err := r.sink.Expect(s.ID, traffic.Expect{}); err != nil { // forgets the stream before
 		return 0, err
 	}

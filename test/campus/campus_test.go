@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package campus_test runs the lab's campus end to end, with the real daemon,
+// FRR, BIRD and the fast path, and a part of the Internet's table so that it
+// takes about a minute: a router from one file, real traffic, commits and their
+// previews, an ISP that fails, a daemon that is killed.
+package campus_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"minne/internal/fulltable"
+	"minne/internal/lab"
+	"minne/internal/lab/campus"
+	"minne/internal/testns"
+)
+
+func TestMain(m *testing.M) { testns.Main(m) }
+
+const prefixes = 20_000
+
+// build compiles the minne command as a user has it.
+func build(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "minne")
+	cmd := exec.Command("go", "build", "-o", binary, "minne/cmd/minne")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// part returns some prefixes of the full table, the same every time.
+func part(t *testing.T, n int) []netip.Prefix {
+	t.Helper()
+	v4, v6, err := fulltable.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := append(v4, v6...)
+	random := rand.New(rand.NewPCG(1, 2))
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:n]
+}
+
+// scenario is the campus with the report of its steps.
+type scenario struct {
+	*campus.Campus
+	report *campus.Report
+}
+
+// step runs a part of the scenario and fails the test for every check in it that failed.
+func (s *scenario) step(t *testing.T, do campus.Step) {
+	t.Helper()
+	before := len(s.report.Rows)
+	if err := do(t.Context()); err != nil {
+		t.Fatalf("%v\n%s", err, s.Border.Log(20))
+	}
+	if len(s.report.Rows) == before {
+		t.Error("the step reported nothing")
+	}
+	for _, row := range s.report.Rows[before:] {
+		if row.Failed != "" {
+			t.Errorf("%s: %s: %s", row.Topic, row.What, row.Failed)
+		}
+	}
+}
+
+func (s *scenario) run(t *testing.T, name string, do func(*testing.T)) {
+	t.Helper()
+	if !t.Run(name, do) {
+		t.FailNow() // what follows builds on it
+	}
+}
+
+func TestCampus(t *testing.T) {
+	report := campus.NewReport(t.Output())
+	c, err := campus.Build(t.Context(), build(t), part(t, prefixes), report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scenario{c, report}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.run(t, "one file makes the router", func(t *testing.T) {
+		s.step(t, c.Apply)
+		s.step(t, c.AwaitSessions)
+		s.step(t, c.AwaitTable)
+		s.step(t, c.AwaitFastPath)
+	})
+	s.run(t, "hosts reach each other", func(t *testing.T) { s.step(t, c.Reach) })
+	s.run(t, "bytes arrive", func(t *testing.T) {
+		s.step(t, func(ctx context.Context) error { return c.Transfer(ctx, 1) })
+	})
+	s.run(t, "applying the same file again does nothing", s.applyUnchanged)
+	s.run(t, "a preview changes nothing", s.preview)
+	s.run(t, "a wrong file is refused whole", s.applyWrong)
+	s.run(t, "an unconfirmed commit reverts", s.unconfirmed)
+	s.run(t, "an ISP fails", func(t *testing.T) { s.step(t, c.FailISP) })
+	s.run(t, "the daemon is killed and starts again", func(t *testing.T) { s.step(t, c.RestartDaemon) })
+}
+
+// result is what minne apply --json prints.
+type result struct {
+	Outcome  string `json:"outcome"`
+	Revision int    `json:"revision"`
+	Changes  []struct {
+		Object string `json:"object"`
+		Effect string `json:"effect"`
+	} `json:"changes"`
+}
+
+func (s *scenario) applyUnchanged(t *testing.T) {
+	// The kernel itself tells every write to links, addresses, routes and rules.
+	monitor, err := s.Lab.Node("border").Start("monitor", "ip", "monitor", "link", "address", "route", "rule", "nexthop", "netconf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer monitor.Stop(time.Second)
+	output := filepath.Join(s.Lab.Node("border").Dir, "monitor.log")
+	heard := func() string {
+		text, _ := os.ReadFile(output) // an empty file is silence
+		return string(text)
+	}
+	// It must hear: a change that the test itself makes.
+	s.dummyRoute(t, "add")
+	if err := lab.Until(t.Context(), 5*time.Second, "the monitor", func() error {
+		if heard() == "" {
+			s.dummyRoute(t, "replace")
+			return errors.New("it hears nothing")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.dummyRoute(t, "del")
+	time.Sleep(500 * time.Millisecond)
+	before, since := heard(), s.sessionsSince(t)
+	var r result
+	if err := s.Border.JSON(t.Context(), &r, "apply", s.Border.Config); err != nil {
+		t.Fatal(err)
+	}
+	if r.Outcome != "unchanged" || len(r.Changes) != 0 || r.Revision != 1 {
+		t.Errorf("apply of the same file: %+v, expected unchanged revision 1", r)
+	}
+	time.Sleep(500 * time.Millisecond)
+	if after := heard(); after != before {
+		t.Errorf("the kernel was written to:\n%s", strings.TrimPrefix(after, before))
+	}
+	if now := s.sessionsSince(t); now != since {
+		t.Errorf("sessions were reset:\nbefore %s\nafter %s", since, now)
+	}
+}
+
+// dummyRoute makes a change in a table that no router uses.
+func (s *scenario) dummyRoute(t *testing.T, verb string) {
+	t.Helper()
+	if _, err := s.Lab.Node("border").Run(t.Context(), "ip", "route", verb, "blackhole", "192.0.2.0/24", "table", "4711"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sessionsSince returns since when the neighbours have their BGP and OSPF sessions.
+func (s *scenario) sessionsSince(t *testing.T) string {
+	t.Helper()
+	var out strings.Builder
+	for _, node := range []string{"isp-a", "isp-b", "core"} {
+		text, err := s.Lab.Node(node).BIRD(t.Context(), "show", "protocols")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(text) {
+			if f := strings.Fields(line); len(f) > 4 && (f[1] == "BGP" || f[1] == "OSPF") {
+				out.WriteString(node + " " + f[0] + " " + f[4] + "\n")
+			}
+		}
+	}
+	return out.String()
+}
+
+// variant writes the border's file with another description of ISP B's port and returns its path.
+func (s *scenario) variant(t *testing.T, description string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "variant.yaml")
+	if err := os.WriteFile(file, []byte(campus.BorderConfig(description)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func (s *scenario) running(t *testing.T) string {
+	t.Helper()
+	text, err := s.Border.Command(t.Context(), "show", "config")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func (s *scenario) preview(t *testing.T) {
+	before := s.running(t)
+	var r result
+	if err := s.Border.JSON(t.Context(), &r, "apply", "--dry-run", s.variant(t, "another name")); err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, c := range r.Changes {
+		found = found || strings.Contains(c.Object, "isp-b")
+		if strings.Contains(c.Effect, "reset") {
+			t.Errorf("a description resets something: %+v", c)
+		}
+	}
+	if r.Outcome != "planned" || !found {
+		t.Errorf("preview %+v, expected a planned change on isp-b", r)
+	}
+	if s.running(t) != before {
+		t.Error("the preview changed the running configuration")
+	}
+}
+
+func (s *scenario) applyWrong(t *testing.T) {
+	before := s.running(t)
+	file := filepath.Join(t.TempDir(), "wrong.yaml")
+	wrong := strings.Replace(campus.BorderConfig(""), "addresses: [203.0.113.1/30", "adresses: [203.0.113.1/30", 1)
+	if err := os.WriteFile(file, []byte(wrong), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Border.Command(t.Context(), "apply", file)
+	var exit *lab.ExitError
+	if !errors.As(err, &exit) || exit.Code != 3 {
+		t.Fatalf("apply of a wrong file: %v, expected exit code 3", err)
+	}
+	for _, want := range []string{"wrong.yaml:", "adresses", "^", "addresses"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the message has no %q:\n%v", want, err)
+		}
+	}
+	if s.running(t) != before {
+		t.Error("the wrong file changed the running configuration")
+	}
+}
+
+func (s *scenario) unconfirmed(t *testing.T) {
+	before, since := s.running(t), s.sessionsSince(t)
+	var r result
+	if err := s.Border.JSON(t.Context(), &r, "apply", "--confirm", "2s", s.variant(t, "on trial")); err != nil {
+		t.Fatal(err)
+	}
+	if r.Outcome != "awaiting" {
+		t.Fatalf("%+v, expected that it awaits its confirmation", r)
+	}
+	alias := func() string {
+		text, err := s.Lab.Node("border").Run(t.Context(), "ip", "link", "show", "isp-b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	if !strings.Contains(alias(), "on trial") {
+		t.Errorf("the kernel does not have the description that is on trial:\n%s", alias())
+	}
+	err := lab.Until(t.Context(), 15*time.Second, "the commit to revert", func() error {
+		if s.running(t) != before || strings.Contains(alias(), "on trial") {
+			return errors.New("it is still there")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if now := s.sessionsSince(t); now != since {
+		t.Errorf("sessions were reset:\nbefore %s\nafter %s", since, now)
+	}
+}

@@ -184,9 +184,10 @@ func (l *lab) running(daemon string) []string {
 // BGP for each family over a session of its own, a prefix limit, a wrong password, BFD.
 func TestBGPSessionsApart(t *testing.T) {
 	l := newLab(t)
-	for _, n := range []string{"a", "b", "c"} {
+	for _, n := range []string{"a", "b", "c", "d"} {
 		l.namespace(n)
 	}
+	l.link("r", "d", "10.0.0.1/24", "10.0.0.2/24")
 	l.link("r", "a", "192.0.2.1/24 2001:db8:1::1/64", "192.0.2.2/24 2001:db8:1::2/64")
 	l.link("r", "b", "198.51.100.1/24", "198.51.100.2/24")
 	l.link("r", "c", "203.0.113.1/24", "203.0.113.2/24")
@@ -202,13 +203,16 @@ protocol bgp r6 { local 2001:db8:1::2 as 64501; neighbor 2001:db8:1::1 as 64500;
 	l.bird("b", birdPeer("198.51.100.2", "198.51.100.2", "198.51.100.1", 64502, "",
 		"route 11.0.0.0/16 blackhole; route 11.1.0.0/16 blackhole; route 11.2.0.0/16 blackhole;", ""))
 	l.bird("c", birdPeer("203.0.113.2", "203.0.113.2", "203.0.113.1", 64503, `password "theirs";`, "route 12.0.0.0/16 blackhole;", ""))
+	birdD := l.bird("d", birdPeer("10.0.0.2", "10.0.0.2", "10.0.0.1", 64500, "", "route 10.66.0.0/16 blackhole;", ""))
 	cfg := &config.Config{System: config.System{RouterID: addr("192.0.2.1")}}
 	cfg.Routing.BGP = &config.BGP{ASN: 64500, Announce: []config.Prefix{prefix("9.9.0.0/16"), prefix("2a00:9::/32")},
 		Multipath: 4, RestartTime: config.Duration(90 * time.Second),
 		Peers: map[string]*config.BGPPeer{
 			"a4": {Address: addr("192.0.2.2"), ASN: 64501, BFD: on(), Source: addr("192.0.2.1"),
 				Export: config.BGPExport{Routes: "own", Prepend: 2, MED: 70}},
-			"a6": {Address: addr("2001:db8:1::2"), ASN: 64501, BFD: on(), Import: config.BGPImport{Accept: []config.Prefix{prefix("2a00::/12")}}},
+			"a6": {Address: addr("2001:db8:1::2"), ASN: 64501, BFD: on(), Import: config.BGPImport{Accept: []config.Prefix{prefix("2a00::/12")}},
+				Export: config.BGPExport{Routes: "default"}},
+			"core": {Address: addr("10.0.0.2"), ASN: 64500},
 			"b": {Address: addr("198.51.100.2"), ASN: 64502, Export: config.BGPExport{Routes: "default"},
 				Import: config.BGPImport{MaxPrefixes: &config.PrefixLimit{IPv4: 2}}},
 			"c": {Address: addr("203.0.113.2"), ASN: 64503, Password: "c", Multihop: 255, Passive: true},
@@ -223,6 +227,17 @@ protocol bgp r6 { local 2001:db8:1::2 as 64501; neighbor 2001:db8:1::1 as 64500;
 	l.eventually("prepended, with MED", func() string {
 		return contains(birdA("show", "route", "9.9.0.0/16", "all"), "64500 64500 64500", "BGP.med: 70")
 	})
+	l.eventually("default route told, nothing else", func() string {
+		told := birdA("show", "route", "protocol", "r6")
+		if s := lacks(told, "2a00:9::/32"); s != "" {
+			return s
+		}
+		return contains(told, "::/0")
+	})
+	l.eventually("internal peer: all routes, by us", func() string {
+		return contains(birdD("show", "route", "1.2.0.0/16", "all", "protocol", "r"), "BGP.next_hop: 10.0.0.1", "BGP.local_pref: 100", "BGP.as_path: 64501\n")
+	})
+	l.eventually("internal peer's private prefix is no bogon", l.via("-4", "10.66.0.0/16", "to-d"))
 	l.eventually("BFD", func() string {
 		n, err := l.router.BGPNeighbors(context.Background())
 		if err != nil {
@@ -242,9 +257,7 @@ protocol bgp r6 { local 2001:db8:1::2 as 64501; neighbor 2001:db8:1::1 as 64500;
 		}
 		return fmt.Sprintf("%+v", n)
 	})
-	if s := lacks(l.routes("-4"), "11.0.0.0", "12.0.0.0"); s != "" {
-		t.Error(s)
-	}
+	l.eventually("its routes go", func() string { return lacks(l.routes("-4"), "11.0.0.0", "11.1.0.0", "11.2.0.0") })
 	if n, up := l.established("c"); n != 0 || up {
 		t.Error("a session came up with different passwords")
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -266,6 +267,28 @@ func TestAForeignProgramStays(t *testing.T) {
 	must(t, err)
 	if o.Ports[0].Name != "in" || o.Ports[0].Mode != "off" || !strings.Contains(o.Ports[0].Why, "somebody") {
 		t.Errorf("observed %+v", o.Ports[0])
+	}
+}
+
+// TestAPortThatGoesAndComes: a device vanishes with its program; one of the same name gets it again.
+func TestAPortThatGoesAndComes(t *testing.T) {
+	b := newBench(t)
+	must(t, netlink.LinkDel(b.out))
+	eventually(t, "the port is gone", func() bool {
+		o, err := b.fast.Observe(context.Background())
+		return err == nil && o.Ports[1].Name == "out" && o.Ports[1].Mode == "off" && o.Ports[1].Why == "there is no such link"
+	})
+	if _, err := os.Stat(filepath.Join(b.inst.BPFDir, portPin+strconv.Itoa(b.out.Attrs().Index))); !os.IsNotExist(err) {
+		t.Errorf("its pin is still there: %v", err)
+	}
+	b.out, b.b = addVeth(t, "out", "b", macOut)
+	addAddress(t, b.out, "198.51.100.1/24")
+	addNeighbour(t, b.out, "198.51.100.2", macB, unix.NUD_PERMANENT)
+	eventually(t, "the fast path forwards again", func() bool {
+		return b.run(udp4(macIn, macA, "192.0.2.2", "198.51.100.2", 64, 0), b.in).Reason == Forwarded
+	})
+	if b.xdpProgram(b.out) == 0 {
+		t.Error("no program on the new link")
 	}
 }
 

@@ -57,10 +57,6 @@ func load(s shape, counters map[string]*ebpf.Map) (*program, error) {
 	if err := spec.LoadAndAssign(&p.objects, &ebpf.CollectionOptions{MapReplacements: counters}); err != nil {
 		return nil, fmt.Errorf("loading the fast path's program: %w", explainLoad(err))
 	}
-	if err := p.loadTracer(layout4, layout6); err != nil {
-		p.close()
-		return nil, err
-	}
 	if err := p.share(layout4, layout6); err != nil {
 		p.close()
 		return nil, err
@@ -87,8 +83,12 @@ func routerSpec(layouts ...fib.Layout) (*ebpf.CollectionSpec, error) {
 }
 
 // loadTracer loads the same program once more, over the same maps, to write down what it decides.
-func (p *program) loadTracer(layout4, layout6 fib.Layout) error {
-	spec, err := routerSpec(layout4, layout6)
+// Most routers are never asked, so it is loaded with the first question.
+func (p *program) loadTracer() error {
+	if p.tracer != nil {
+		return nil
+	}
+	spec, err := routerSpec(fib.Layout4(p.structure, p.capacity4), fib.Layout6(p.capacity6))
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (p *program) loadTracer(layout4, layout6 fib.Layout) error {
 	var twin struct {
 		Router *ebpf.Program `ebpf:"router"`
 	}
-	if err := spec.LoadAndAssign(&twin, &ebpf.CollectionOptions{MapReplacements: shared}); err != nil {
+	if err = spec.LoadAndAssign(&twin, &ebpf.CollectionOptions{MapReplacements: shared}); err != nil {
 		return fmt.Errorf("loading the tracing twin of the fast path's program: %w", explainLoad(err))
 	}
 	p.tracer = twin.Router

@@ -55,6 +55,9 @@ func (f *FastPath) Run(frame []byte, ifindex int) (Verdict, error) {
 }
 
 func (p *program) run(frame []byte, ifindex int) (Verdict, error) {
+	if err := p.loadTracer(); err != nil {
+		return Verdict{}, err
+	}
 	out := make([]byte, len(frame)+headroom)
 	options := ebpf.RunOptions{
 		Data:    frame,

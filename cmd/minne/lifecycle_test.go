@@ -310,3 +310,29 @@ func TestWithoutRoot(t *testing.T) {
 	}
 	b.wantAddresses("", "")
 }
+
+// What is in place already is not touched: not by an apply, not by a new daemon.
+func TestUnchangedWritesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.start()
+	text := "version: 1\nsystem: {router-id: 192.0.2.1}\ninterfaces:\n  lan: {addresses: [" + lan1 + "]}\n  wan: {addresses: [" + wan1 + "]}\n" +
+		"routing:\n  static:\n    - {prefix: 203.0.113.0/24, via: [192.0.2.7]}\n" +
+		"  ospf: {areas: {0: {interfaces: {lan: {}}}}}\n"
+	file := b.file("ospf.yaml", text)
+	b.want(0, "applied: revision 1", "apply", file)
+	before := b.status()
+	if before.KernelWrites == 0 || before.RoutingCommands == 0 {
+		t.Fatalf("kernel writes %d, routing commands %d: nothing is counted", before.KernelWrites, before.RoutingCommands)
+	}
+	b.want(0, "nothing to change", "apply", file)
+	b.want(0, "applied: revision 2", "apply", b.file("comment.yaml", "# in other words\n"+text))
+	if after := b.status(); after.KernelWrites != before.KernelWrites || after.RoutingCommands != before.RoutingCommands {
+		t.Errorf("kernel writes %d → %d, routing commands %d → %d", before.KernelWrites, after.KernelWrites, before.RoutingCommands, after.RoutingCommands)
+	}
+	b.end(syscall.SIGKILL)
+	b.start()
+	if s := b.status(); s.KernelWrites != 0 || s.RoutingCommands != 0 || s.Degraded != nil {
+		t.Errorf("after a restart: kernel writes %d, routing commands %d, degraded %q", s.KernelWrites, s.RoutingCommands, s.Degraded)
+	}
+}

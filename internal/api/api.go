@@ -92,6 +92,10 @@ type Status struct {
 	Awaiting  *Awaited     `json:"awaiting,omitempty"`
 	Degraded  []string     `json:"degraded,omitempty"` // what of the running revision could not be put in place, and why
 	Tasks     []TaskStatus `json:"tasks"`
+	// How much the daemon has changed since its start. Neither number moves
+	// when what is applied is in place already.
+	KernelWrites    uint64 `json:"kernel_writes"`    // netlink, settings, nftables
+	RoutingCommands uint64 `json:"routing_commands"` // FRR configuration
 }
 
 // Awaited is a commit that waits for its confirmation.

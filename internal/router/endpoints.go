@@ -76,6 +76,9 @@ func (d *Daemon) answerStatus(*http.Request, api.Empty) (api.Status, error) {
 		Started:  d.started,
 		Degraded: state.Degraded,
 		Tasks:    d.taskStatus(),
+
+		KernelWrites:    d.parts.kernel.Writes(),
+		RoutingCommands: d.parts.routing.Commands(),
 	}
 	if r := state.Running; r != nil {
 		status.Running = r.Number

@@ -20,12 +20,13 @@ const (
 type mender struct {
 	log     *slog.Logger
 	reapply func(context.Context) error
+	pause   time.Duration // before the first attempt
 	woken   chan struct{}
 	ready   chan struct{}
 }
 
 func newMender(log *slog.Logger) *mender {
-	m := &mender{log: log, woken: make(chan struct{}, 1), ready: make(chan struct{})}
+	m := &mender{log: log, pause: mendFirst, woken: make(chan struct{}, 1), ready: make(chan struct{})}
 	close(m.ready) // it has nothing to wait for
 	return m
 }
@@ -43,7 +44,7 @@ func (m *mender) Ready() <-chan struct{} { return m.ready }
 
 // Run tries again after each failure until it works.
 func (m *mender) Run(ctx context.Context) error {
-	pause := mendFirst
+	pause := m.pause
 	said := ""
 	for {
 		select {
@@ -60,7 +61,7 @@ func (m *mender) Run(ctx context.Context) error {
 		switch {
 		case err == nil:
 			m.log.Info("the running configuration is fully in place")
-			pause, said = mendFirst, ""
+			pause, said = m.pause, ""
 		case ctx.Err() == nil:
 			if err.Error() != said { // once per cause
 				m.log.Warn("the running configuration is still not fully in place", "error", err)

@@ -122,7 +122,7 @@ func agree(t *testing.T, f anyTable, s *second, prefixes []netip.Prefix, rng *ra
 // only a build from the top can hold it.
 func TestStageLimit(t *testing.T) {
 	t.Parallel()
-	f, s := open6(t, Full, Options{LeafMax: 2}), &second{}
+	f, s := withLeaves(open6(t, Full, Options{}), 2), &second{}
 	rng := rand.New(rand.NewPCG(5, 5))
 	var prefixes []netip.Prefix
 	add := func(p netip.Prefix) {

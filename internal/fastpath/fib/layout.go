@@ -146,12 +146,6 @@ func (l Layout) newTable(family int, region []byte, o Options) (*table, error) {
 		t.wordBits, t.stages, t.leafMax, t.sparse = 64, stages6, leafMax6, sparse6
 		t.halves = map[uint64]*half{}
 	}
-	if o.LeafMax != 0 {
-		t.leafMax = o.LeafMax
-	}
-	if o.Sparse != 0 {
-		t.sparse = o.Sparse
-	}
 	first := uint32(1)<<l.rootBits/unitWords + 1 // the root, then the default route
 	if t.direct24 {
 		first = direct24FirstBlock

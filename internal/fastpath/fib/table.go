@@ -38,9 +38,6 @@ type Options struct {
 	// called from a goroutine of its own, never twice at a time. nil means that no lookup runs
 	// while the table changes.
 	Grace func()
-	// LeafMax and Sparse tune the compiler; 0 means the default. See docs/design/fib.md.
-	LeafMax int
-	Sparse  int
 }
 
 // publishAfter bounds the edits between two publications: lists become stages only when they are

@@ -80,6 +80,7 @@ type box struct {
 	root   string
 	netns  string // path
 	links  *netlink.Handle
+	bootID string // file to show the daemon as the id of this boot; "" for the real one
 	daemon *exec.Cmd
 	log    bytes.Buffer
 }
@@ -179,6 +180,11 @@ func (b *box) start(env ...string) {
 	defer os.Remove(ready.LocalAddr().String())
 	defer ready.Close()
 	daemon := b.command("daemon", "--netns", b.netns)
+	if b.bootID != "" {
+		daemon.Args = append([]string{"unshare", "--mount", "sh", "-c",
+			`mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"`, b.bootID}, daemon.Args...)
+		daemon.Path = "/usr/bin/unshare"
+	}
 	daemon.Env = append(append(daemon.Env, "NOTIFY_SOCKET="+ready.LocalAddr().String()), env...)
 	daemon.Stderr = &b.log
 	if err := daemon.Start(); err != nil {

@@ -246,6 +246,22 @@ func TestFirstStart(t *testing.T) {
 	}
 }
 
+// The machine is rebooted while a configuration waits for its confirmation:
+// whatever went wrong with it, the confirmed one is back.
+func TestReboot(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.start()
+	b.want(0, "applied", "apply", b.config("first", lan1, ""))
+	b.want(0, "minne confirm", "apply", b.config("second", lan2, wan2), "--confirm", "1h")
+	b.end(syscall.SIGKILL)
+	b.bootID = b.file("boot_id", "00000000-1111-2222-3333-444444444444\n")
+	b.start()
+	b.wantAddresses(lan1, "")
+	b.wantWhole(1)
+	b.want(4, "the machine was rebooted before it was confirmed", "confirm")
+}
+
 // A port that is not there at start is no reason to leave the others without
 // configuration; it gets its own when it comes.
 func TestPortComesLate(t *testing.T) {

@@ -127,7 +127,7 @@ func (e *Engine) settle(atMost time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), atMost)
 	defer cancel()
 	if err := e.wait(ctx, "the end of the daemon"); err != nil {
-		e.log.Error("a change is still being made; the next start will undo it", "by", e.holder)
+		e.log.Error("a change is still being made; the next start will undo it")
 	}
 	e.disarm()
 }

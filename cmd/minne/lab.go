@@ -14,8 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"minne/internal/fulltable"
+	"minne/internal/kernel"
 	"minne/internal/lab"
 	"minne/internal/lab/campus"
+	"minne/internal/lab/closedloop"
 )
 
 func newLabCommand(a *app) *cobra.Command {
@@ -55,7 +57,8 @@ when a check fails.`,
 			if err != nil {
 				return err
 			}
-			err = campus.Run(c.Context(), binary, table, report)
+			forward := func(ctx context.Context) error { return demoForwarding(ctx, binary, table, report) }
+			err = campus.Run(c.Context(), binary, table, report, forward)
 			if asJSON {
 				err = errors.Join(err, a.printJSON(report))
 			} else {
@@ -70,6 +73,28 @@ when a check fails.`,
 	c.Flags().IntVar(&prefixes, "prefixes", 0, "`number` of prefixes to take at random from the table (default all)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON, the progress to standard error")
 	return c
+}
+
+// demoForwarding compares kernel and fast path in the closed loop of "minne bench
+// forward", with few rounds.
+func demoForwarding(ctx context.Context, binary string, table []netip.Prefix, report *campus.Report) error {
+	report.Step("packets per second, kernel and fast path by turns (closed loop, one core)")
+	result, err := closedloop.Forward(ctx, closedloop.ForwardOptions{
+		Binary: binary, Table: table, Rounds: quickRounds, Load: kernel.BulkRoutes, Progress: io.Discard,
+		Only: []string{"ipv4-one-route", "ipv4-full-random", "ipv6-full-in-table"},
+	})
+	if err != nil {
+		return err
+	}
+	for _, row := range result.Rows {
+		out := campus.Row{Topic: "forwarding", What: row.Name + ", fast path ÷ kernel", Value: row.Ratio.Median, Unit: "×",
+			Detail: fmt.Sprintf("kernel %.2f, fast path %.2f Mpps; 95 %% within %.2f to %.2f", row.Comparison.A.PacketsPerSecond/1e6, row.Comparison.B.PacketsPerSecond/1e6, row.Ratio.Low, row.Ratio.High)}
+		if row.Ratio.High < 1 {
+			out.Failed = "the fast path is slower than the kernel"
+		}
+		report.Add(out)
+	}
+	return nil
 }
 
 // loadTable returns the full table, or n prefixes of it, the same ones every time.

@@ -14,7 +14,7 @@ type Step func(context.Context) error
 // Run builds the campus and goes through the whole scenario. extra steps come
 // before the failures. The report has what was found, also when Run fails; an
 // error means that the scenario could not go on.
-func Run(ctx context.Context, binary string, table []netip.Prefix, report *Report, extra ...func(*Campus) Step) (err error) {
+func Run(ctx context.Context, binary string, table []netip.Prefix, report *Report, extra ...Step) (err error) {
 	c, err := Build(ctx, binary, table, report)
 	if err != nil {
 		return err
@@ -31,9 +31,7 @@ func Run(ctx context.Context, binary string, table []netip.Prefix, report *Repor
 		c.Reach,
 		func(ctx context.Context) error { return c.Transfer(ctx, 3) },
 	}
-	for _, e := range extra {
-		steps = append(steps, e(c))
-	}
+	steps = append(steps, extra...)
 	for _, step := range append(steps, c.FailISP, c.RestartDaemon) {
 		if err := step(ctx); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"runtime"
+	"slices"
 	"text/tabwriter"
 
 	"minne/internal/lab/traffic"
@@ -43,6 +44,7 @@ type ForwardOptions struct {
 	Binary   string // the minne command
 	Table    []netip.Prefix
 	Rounds   int
+	Only     []string // names of the rows to measure; none is all
 	Load     Loader
 	Progress io.Writer
 }
@@ -98,6 +100,9 @@ func Forward(ctx context.Context, o ForwardOptions) (*ForwardResult, error) {
 		{ForwardRow{Name: "ipv4-random-full-vs-one", A: "fast path, one route", B: "fast path, full table"}, Side{one.Rig, Fast, false, 0}, Side{full.Rig, Fast, false, 0}},
 		{ForwardRow{Name: "ipv6-random-full-vs-one", A: "fast path, one route", B: "fast path, full table"}, Side{one.Rig, Fast, true, 0}, Side{full.Rig, Fast, true, 0}},
 	} {
+		if len(o.Only) > 0 && !slices.Contains(o.Only, c.row.Name) {
+			continue
+		}
 		fmt.Fprintf(o.Progress, "measuring %s\n", c.row.Name)
 		row := c.row
 		row.Family, row.FrameBytes, row.Routes, row.Destinations = "ipv4", traffic.MinFrame4, 1, 1

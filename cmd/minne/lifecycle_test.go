@@ -103,6 +103,7 @@ func TestNotConfirmedInTime(t *testing.T) {
 	b.want(0, "applied", "apply", b.config("first", lan1, wan1))
 	b.want(0, "minne confirm", "apply", b.config("second", lan2, wan2), "--confirm", "1s")
 	eventually(t, "revert", func() bool { return b.status().Running == 1 })
+	eventually(t, "the daemon is done", func() bool { return b.minne("confirm").code != 5 })
 	b.want(4, "not confirmed in time", "confirm")
 	b.wantAddresses(lan1, wan1)
 }

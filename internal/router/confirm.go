@@ -172,13 +172,16 @@ func (e *Engine) revert(ctx context.Context, t *target, reason string) error {
 	}
 	e.discard(t.rev, reason)
 	e.mu.Lock()
-	before := e.confirmed
-	e.running = before
+	confirmed := e.confirmed
 	e.mu.Unlock()
+	before := confirmed
 	if before == nil {
 		before = e.nothing()
 	}
 	err := e.restore(ctx, before, e.steps())
+	e.mu.Lock()
+	e.running = confirmed
+	e.mu.Unlock()
 	e.note(err)
 	if err != nil {
 		e.log.Error("revert is incomplete", "revision", before.rev.Number, "error", err)

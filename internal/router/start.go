@@ -45,7 +45,8 @@ func (e *Engine) Start(ctx context.Context) error {
 	return e.reapply(ctx, running)
 }
 
-// Reapply puts the running configuration in place again, as far as that goes.
+// Reapply puts the running configuration, or none where there is none, in place
+// again as far as that goes: for when something of it was missing.
 func (e *Engine) Reapply(ctx context.Context) error {
 	if err := e.wait(ctx, "the daemon"); err != nil {
 		return err
@@ -53,7 +54,7 @@ func (e *Engine) Reapply(ctx context.Context) error {
 	defer e.release()
 	running := e.current()
 	if running == nil {
-		return nil
+		running = e.nothing()
 	}
 	return e.reapply(ctx, running)
 }

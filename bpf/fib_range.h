@@ -94,7 +94,7 @@ static __always_inline __u32 fib_small32(const __u32 *image, __u32 mask, __u32 d
 		n = fib_quarter(p, 16, lines, above);
 		p += n << 4;
 		// All lines but the last are full.
-		more = (more | fib_opaque((__s64)(n - lines) >> 63)) & 3;
+		more = (more | (__u64)((__s64)fib_opaque(n - lines) >> 63)) & 3;
 	}
 	p += fib_quarter(p, 4, more, above) << 2;
 	n = fib_below(p[1], above) + fib_below(p[2], above) + fib_below(p[3], above);

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package docs runs the examples of the guides, so that a guide cannot promise
+// what the router does not do.
+//
+// The commands run in network and mount namespaces of the test's own, with empty
+// directories where a router keeps its files: what a guide says of /etc/minne is
+// done there. A guide is a test script:
+//
+//	<!-- ports: eth0 eth1 -->    the links the machine has
+//	```yaml minne.yaml           writes the block to that file, which must be a valid configuration
+//	```console                   runs each line after "# ", in order, beside a running daemon
+//
+// What a command prints must be what the block shows: a line of "…" stands for
+// any lines, digits for any digits. A command followed by "exit N" in the block
+// must end with that code.
+package docs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"minne/internal/config"
+	"minne/internal/testns"
+)
+
+func TestMain(m *testing.M) { testns.Main(m) }
+
+// block is a fenced block of a guide.
+type block struct {
+	line int
+	kind string // "yaml", "console"
+	file string // of a yaml block
+	text []string
+}
+
+// guide is what a Markdown file holds for the test.
+type guide struct {
+	path   string
+	ports  []string
+	blocks []block
+}
+
+func TestGuides(t *testing.T) {
+	paths, err := filepath.Glob("../../docs/guides/*.md")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no guides found: %v", err)
+	}
+	bin := buildMinne(t)
+	for _, path := range append(paths, "../../README.md") {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			g := readGuide(t, path)
+			run(t, g, bin)
+		})
+	}
+}
+
+var portsLine = regexp.MustCompile(`^<!-- ports: (.*) -->$`)
+
+// readGuide splits a Markdown file into its fenced blocks.
+func readGuide(t *testing.T, path string) guide {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := guide{path: path}
+	var open *block
+	for i, line := range strings.Split(string(text), "\n") {
+		switch {
+		case open != nil && line == "```":
+			g.blocks = append(g.blocks, *open)
+			open = nil
+		case open != nil:
+			open.text = append(open.text, line)
+		case strings.HasPrefix(line, "```"):
+			words := strings.Fields(strings.TrimPrefix(line, "```"))
+			open = &block{line: i + 1}
+			if len(words) > 0 {
+				open.kind = words[0]
+			}
+			if len(words) > 1 {
+				open.file = words[1]
+			}
+		default:
+			if m := portsLine.FindStringSubmatch(line); m != nil {
+				g.ports = strings.Fields(m[1])
+			}
+		}
+	}
+	if open != nil {
+		t.Fatalf("%s:%d: block without an end", path, open.line)
+	}
+	return g
+}
+
+// run plays a guide: files are written, commands run and compared.
+func run(t *testing.T, g guide, bin string) {
+	dir := t.TempDir()
+	freshDirectories(t)
+	var daemon bool
+	for _, b := range g.blocks {
+		at := fmt.Sprintf("%s:%d", g.path, b.line)
+		switch b.kind {
+		case "yaml":
+			if _, err := config.Parse(at, []byte(strings.Join(b.text, "\n")+"\n")); err != nil {
+				t.Errorf("example is not a valid configuration:\n%v", err)
+			}
+			if b.file != "" {
+				write(t, filepath.Join(dir, b.file), b.text)
+			}
+		case "console":
+			if len(g.ports) == 0 {
+				continue // commands of the machine, not of a router: ./dev demo and the like
+			}
+			if !daemon {
+				addPorts(t, g.ports)
+				startDaemon(t, bin, dir)
+				daemon = true
+			}
+			console(t, at, b, bin, dir)
+		}
+	}
+}
+
+func write(t *testing.T, path string, lines []string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// addPorts makes veth links, their far ends up and without addresses.
+func addPorts(t *testing.T, ports []string) {
+	t.Helper()
+	for _, port := range ports {
+		far := "far-" + port
+		ip(t, "link", "add", port, "type", "veth", "peer", "name", far)
+		ip(t, "link", "set", far, "up")
+		t.Cleanup(func() { ip(t, "link", "del", far) })
+	}
+}
+
+func ip(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		t.Fatalf("ip %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// startDaemon runs a router whose files are below dir, until the test ends.
+func startDaemon(t *testing.T, bin, dir string) {
+	t.Helper()
+	env := environment(bin)
+	var log bytes.Buffer
+	daemon := exec.Command(filepath.Join(bin, "minne"), "daemon")
+	daemon.Env, daemon.Dir, daemon.Stdout, daemon.Stderr = env, "/", &log, &log
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop := exec.Command(filepath.Join(bin, "minne"), "stop", "--all")
+		stop.Env = env
+		if out, err := stop.CombinedOutput(); err != nil {
+			t.Errorf("minne stop --all: %v\n%s", err, out)
+		}
+		_ = daemon.Process.Kill()
+		_ = daemon.Wait()
+		if t.Failed() {
+			t.Logf("the daemon's log:\n%s", log.String())
+		}
+	})
+	const socket = "/run/minne/control.sock"
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if _, err := os.Stat(socket); err == nil {
+			return
+		}
+	}
+	t.Fatalf("the daemon made no control socket in 20 s:\n%s", log.String())
+}
+
+func environment(bin string) []string {
+	return append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+}
+
+// freshDirectories mounts empty file systems over the router's directories, with
+// their owners and modes, for the time of one guide.
+func freshDirectories(t *testing.T) {
+	t.Helper()
+	for _, dir := range []string{"/etc/minne", "/var/lib/minne", "/run/minne", "/etc/frr", "/run/frr"} {
+		made := os.Mkdir(dir, 0o755) == nil
+		var s unix.Stat_t
+		if err := unix.Stat(dir, &s); err != nil {
+			t.Fatal(err)
+		}
+		options := fmt.Sprintf("uid=%d,gid=%d,mode=%o", s.Uid, s.Gid, s.Mode&0o777)
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
+			t.Fatalf("mount on %s: %v", dir, err)
+		}
+		t.Cleanup(func() {
+			if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+				t.Errorf("unmount %s: %v", dir, err)
+			}
+			if made {
+				_ = os.Remove(dir)
+			}
+		})
+	}
+}
+
+// console runs the commands of a block and compares what they print.
+func console(t *testing.T, at string, b block, bin, dir string) {
+	t.Helper()
+	for i := 0; i < len(b.text); {
+		command, found := strings.CutPrefix(b.text[i], "# ")
+		if !found {
+			t.Fatalf("%s: expected a command after \"# \", got %q", at, b.text[i])
+		}
+		end := i + 1
+		for end < len(b.text) && !strings.HasPrefix(b.text[end], "# ") {
+			end++
+		}
+		want := b.text[i+1 : end]
+		i = end
+
+		code := 0
+		if n := len(want); n > 0 {
+			if _, err := fmt.Sscanf(want[n-1], "exit %d", &code); err == nil {
+				want = want[:n-1]
+			}
+		}
+		out, got := shell(t, command, bin, dir)
+		if got != code {
+			t.Errorf("%s: %s: exit code %d, expected %d\n%s", at, command, got, code, out)
+			continue
+		}
+		if !matches(want, strings.Split(strings.TrimRight(out, "\n"), "\n")) {
+			t.Errorf("%s: %s prints\n%s\nthe guide shows\n%s", at, command, out, strings.Join(want, "\n"))
+		}
+	}
+}
+
+func shell(t *testing.T, command, bin, dir string) (out string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	sh := exec.CommandContext(ctx, "sh", "-c", command)
+	sh.Env, sh.Dir = environment(bin), dir
+	text, err := sh.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		return string(text), exit.ExitCode()
+	case err != nil:
+		t.Fatalf("%s: %v", command, err)
+	}
+	return string(text), 0
+}
+
+// matches compares line by line; "…" in want stands for any number of lines.
+// A guide that shows nothing of a command's output accepts any.
+func matches(want, got []string) bool {
+	if len(want) == 0 {
+		return true
+	}
+	if want[0] == "…" {
+		for skip := 0; skip <= len(got); skip++ {
+			if len(want) == 1 || matches(want[1:], got[skip:]) {
+				return true
+			}
+		}
+		return false
+	}
+	if len(got) == 0 || plain(want[0]) != plain(got[0]) {
+		return false
+	}
+	if len(want) == 1 {
+		return len(got) == 1
+	}
+	return matches(want[1:], got[1:])
+}
+
+var (
+	figures = regexp.MustCompile(`[0-9]+([.,:][0-9]+)*`)
+	spaces  = regexp.MustCompile(`\s+`)
+)
+
+// plain is a line without what differs from run to run: figures and widths of columns.
+func plain(line string) string {
+	return strings.TrimSpace(spaces.ReplaceAllString(figures.ReplaceAllString(line, "0"), " "))
+}
+
+func buildMinne(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	build := exec.Command("go", "build", "-o", dir+"/minne", "minne/cmd/minne")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return dir
+}

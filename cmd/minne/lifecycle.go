@@ -292,6 +292,9 @@ func outcome(r api.Result) string {
 	case api.Unchanged:
 		return "nothing to change"
 	case api.Planned:
+		if len(r.Changes) == 1 {
+			return "1 change; nothing was applied"
+		}
 		return fmt.Sprintf("%d changes; nothing was applied", len(r.Changes))
 	case api.Awaiting:
 		return fmt.Sprintf("revision %d is in use until %s; to keep it: minne confirm", r.Revision, r.Deadline.Format(time.DateTime))

@@ -155,7 +155,7 @@ type OSPFInterface struct {
 // OSPFAuth is a key of an OSPF interface.
 type OSPFAuth struct {
 	KeyID     int      `yaml:"key-id" json:"key-id" doc:"Number of the key." min:"1" max:"255" required:"true"`
-	Algorithm AuthAlgo `yaml:"algorithm" json:"algorithm,omitempty" doc:"Digest. OSPFv2 takes md5; OSPFv3 takes md5 or sha256." default:"md5" enum:"md5,sha256"`
+	Algorithm AuthAlgo `yaml:"algorithm" json:"algorithm,omitempty" doc:"Digest. Absent: md5 for OSPFv2, which takes no other; sha256 for OSPFv3 (RFC 7166), which also takes md5 and needs FRR 9.1." enum:"md5,sha256"`
 	Secret    string   `yaml:"secret" json:"secret" doc:"Name of the secret that holds the key." required:"true" secret:"true"`
 }
 

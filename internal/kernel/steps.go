@@ -170,7 +170,7 @@ func (r *round) settings() error {
 		if g == "" {
 			object = "settings of the kernel"
 		}
-		change := plan.Change{Action: plan.Modify, Object: object, Effect: strings.Join(words[g], ", ")}
+		change := plan.Change{Action: plan.Modify, Object: object, Details: words[g]}
 		r.add(change, func(context.Context) error { return r.write(differences[g]) })
 	}
 	return nil

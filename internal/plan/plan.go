@@ -3,7 +3,10 @@
 // Package plan describes what an apply would do, in words an operator can judge before saying yes.
 package plan
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Action is what happens to an object.
 type Action string
@@ -24,7 +27,14 @@ type Change struct {
 	From      string `json:"from,omitempty"`   // value before, for change
 	To        string `json:"to,omitempty"`     // value after, for change
 	Effect    string `json:"effect,omitempty"` // what users of the network notice, e.g. "BGP session isp-a resets"
+
+	// Details are the single steps behind a change that is many of a kind, such
+	// as kernel settings; a preview shows the first few.
+	Details []string `json:"details,omitempty"`
 }
+
+// shownDetails is how many details a line of a preview has room for.
+const shownDetails = 3
 
 // String returns the change as one line of a preview.
 func (c Change) String() string {
@@ -35,6 +45,12 @@ func (c Change) String() string {
 	}
 	if c.Effect != "" {
 		line += " (" + c.Effect + ")"
+	}
+	switch more := len(c.Details) - shownDetails; {
+	case more > 0:
+		line += fmt.Sprintf(" (%s and %d more)", strings.Join(c.Details[:shownDetails], ", "), more)
+	case len(c.Details) > 0:
+		line += " (" + strings.Join(c.Details, ", ") + ")"
 	}
 	return line
 }

@@ -314,7 +314,7 @@ func (e *effect) ospfInterface(proto, name string, old, new *node, reset bool) {
 		setting, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(rest, "6"), " "), " ")
 		from, to := identity(old, " "+setting), identity(new, " "+setting)
 		c := plan.Change{Subsystem: "routing", Action: plan.Modify, Object: proto + " " + setting + " on " + name, From: number(from, "default"), To: number(to, "default")}
-		if !slices.Contains(e.changes, c) {
+		if !slices.ContainsFunc(e.changes, func(o plan.Change) bool { return o.String() == c.String() }) {
 			e.changes = append(e.changes, c)
 		}
 	}

@@ -172,7 +172,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 		ConnContext:       connPeer,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
+	answered := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
+		defer close(answered)
 		end, cancel := context.WithTimeout(context.Background(), grace)
 		defer cancel()
 		if srv.Shutdown(end) != nil {
@@ -183,6 +185,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
+	<-answered // Serve ends at the beginning of Shutdown, not at its end
 	return nil
 }
 

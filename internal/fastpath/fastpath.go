@@ -145,6 +145,9 @@ func (f *FastPath) Apply(_ context.Context, d Desired) error {
 	if err := f.learnLinks(); err != nil {
 		return err
 	}
+	if err := f.restorePins(); err != nil {
+		return err
+	}
 	f.tables.reread()
 	f.failed = f.reconcile()
 	return f.failed
@@ -306,6 +309,24 @@ func (f *FastPath) reconcile() error {
 		f.tables.renderLinks()
 	}
 	return errors.Join(failed...)
+}
+
+// restorePins takes in that somebody took the fast path away behind the daemon's back (minne
+// fast-path off): ports that are detached are forgotten, and the counters are pinned again. Only an
+// apply does so, for whoever took it away had a reason.
+func (f *FastPath) restorePins() error {
+	for ifindex, p := range f.ports {
+		if on, err := attachedTo(p.link); err != nil || on != ifindex {
+			_ = p.detach() // of a device that is gone, or detached already: only the handle is left
+			delete(f.ports, ifindex)
+			delete(f.tables.attached, ifindex)
+			delete(f.tables.transmits, ifindex)
+		}
+	}
+	if err := ensureDir(f.inst.BPFDir); err != nil {
+		return err
+	}
+	return pinCounters(f.inst.BPFDir, f.prog)
 }
 
 // wantedPorts are the links that should have the program, by ifindex: interfaces with the fast

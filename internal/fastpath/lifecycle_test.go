@@ -189,6 +189,22 @@ func TestOffLeavesNothing(t *testing.T) {
 	}
 	must(t, Off(b.inst)) // once more does no harm
 	b.start()
+	must(t, Off(b.inst))
+	if b.xdpProgram(b.in) != 0 {
+		t.Error("a running daemon keeps the program attached")
+	}
+	if o, err := b.fast.Observe(context.Background()); err != nil || o.Ports[0].Mode != "off" {
+		t.Errorf("observed %+v, %v", o.Ports, err)
+	}
+	must(t, b.fast.Apply(context.Background(), b.desired()))
+	if b.xdpProgram(b.in) == 0 {
+		t.Error("the daemon's next apply does not bring the fast path back")
+	}
+	left, err := Left(b.inst)
+	must(t, err)
+	if len(left.Ports) != 2 || len(left.Reasons) == 0 {
+		t.Errorf("%d ports and %d reasons are pinned again", len(left.Ports), len(left.Reasons))
+	}
 }
 
 func TestModesAndSwitches(t *testing.T) {

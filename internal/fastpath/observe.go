@@ -127,7 +127,9 @@ func (f *FastPath) observePorts() []ObservedPort {
 		if !p.current {
 			one.Why = "runs the program of the daemon before until the tables are complete"
 		}
-		if i, err := p.link.Info(); err == nil {
+		if on, err := attachedTo(p.link); err != nil || on != p.ifindex {
+			one.Mode, one.Why = "off", "taken off by hand (minne fast-path off), until the next apply"
+		} else if i, err := p.link.Info(); err == nil {
 			one.Program = uint32(i.Program)
 		}
 		if l := f.tables.links[p.ifindex]; one.Name == "" && l != nil {

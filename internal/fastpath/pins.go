@@ -63,17 +63,33 @@ func loadCounting(dir string, s shape) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, m := range map[string]*ebpf.Map{routerMapReasons: p.objects.Reasons, routerMapTraffic: p.objects.Traffic} {
-		if counters[name] != nil {
-			continue
-		}
-		path := filepath.Join(dir, name)
-		if err := errors.Join(removeIfThere(path), m.Pin(path)); err != nil {
-			p.close()
-			return nil, fmt.Errorf("pinning the counters at %s: %w", path, err)
-		}
+	if len(counters) == 0 {
+		err = errors.Join(removeIfThere(filepath.Join(dir, routerMapReasons)), removeIfThere(filepath.Join(dir, routerMapTraffic)))
+	}
+	if err := errors.Join(err, pinCounters(dir, p)); err != nil {
+		p.close()
+		return nil, err
 	}
 	return p, nil
+}
+
+// pinCounters pins the program's counters where they are not.
+func pinCounters(dir string, p *program) error {
+	for name, m := range map[string]*ebpf.Map{routerMapReasons: p.objects.Reasons, routerMapTraffic: p.objects.Traffic} {
+		path := filepath.Join(dir, name)
+		if _, err := os.Lstat(path); err == nil {
+			continue
+		}
+		handle, err := m.Clone() // a map remembers its first pin, and would not be pinned again
+		if err == nil {
+			err = handle.Pin(path)
+			handle.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("pinning the counters at %s: %w", path, err)
+		}
+	}
+	return nil
 }
 
 func removeIfThere(path string) error {

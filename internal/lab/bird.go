@@ -9,8 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"text/template"
 	"time"
@@ -196,21 +194,6 @@ func (n *Running) writeBIRDTables(prefixes []netip.Prefix) ([]birdTable, error) 
 // BIRD asks the node's BIRD by birdc.
 func (n *Running) BIRD(ctx context.Context, command ...string) (string, error) {
 	return n.Run(ctx, append([]string{"birdc", "-r", "-s", n.birdSocket()}, command...)...)
-}
-
-var birdCount = regexp.MustCompile(`(\d+) of \d+ routes for (\d+) networks`)
-
-// BIRDRoutes returns how many routes a protocol of the node's BIRD has brought.
-func (n *Running) BIRDRoutes(ctx context.Context, protocol string) (int, error) {
-	out, err := n.BIRD(ctx, "show", "route", "protocol", protocol, "count")
-	if err != nil {
-		return 0, err
-	}
-	m := birdCount.FindStringSubmatch(out)
-	if m == nil {
-		return 0, fmt.Errorf("BIRD in %s: no count in %q", n.Name, out)
-	}
-	return strconv.Atoi(m[1])
 }
 
 // BIRDState returns the state of a protocol of the node's BIRD, e.g. "Established".

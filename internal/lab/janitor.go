@@ -66,8 +66,8 @@ func Exec(node string, argv []string) error {
 	return inside(filepath.Base(found[0]), func() error { return unix.Exec(program, argv, os.Environ()) })
 }
 
-// Down asks the processes of all labs on this host to end, waits for them, and
-// sweeps what is left.
+// Down sweeps what dead processes have left, and has the processes of all labs on
+// this host end, which remove their own.
 func Down(ctx context.Context) error {
 	owners := map[int]bool{}
 	spaces, _ := os.ReadDir(namespaceDir) // there may be none
@@ -77,26 +77,24 @@ func Down(ctx context.Context) error {
 			owners[pid] = true
 		}
 	}
+	errs := []error{Sweep()}
 	for pid := range owners {
 		if !isMinne(pid) {
-			return fmt.Errorf("a lab belongs to process %d, which is not minne: end it yourself", pid)
+			errs = append(errs, fmt.Errorf("a lab belongs to process %d, which is another program than this one: end it yourself", pid))
+			continue
 		}
 		if err := unix.Kill(pid, unix.SIGTERM); err != nil && err != unix.ESRCH {
-			return fmt.Errorf("end the lab of process %d: %w", pid, err)
+			errs = append(errs, fmt.Errorf("end the lab of process %d: %w", pid, err))
+			continue
 		}
-	}
-	for pid := range owners {
-		err := Until(ctx, 30*time.Second, fmt.Sprintf("the lab of process %d to end", pid), func() error {
+		errs = append(errs, Until(ctx, 30*time.Second, fmt.Sprintf("the lab of process %d to end", pid), func() error {
 			if !abandoned(strconv.Itoa(pid)) {
 				return errors.New("it still runs")
 			}
 			return nil
-		})
-		if err != nil {
-			return err
-		}
+		}))
 	}
-	return Sweep()
+	return errors.Join(errs...)
 }
 
 // isMinne says whether a process runs the same program as this one.

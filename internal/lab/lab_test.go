@@ -4,12 +4,17 @@ package lab
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"minne/internal/lab/traffic"
 	"minne/internal/testns"
@@ -228,5 +233,77 @@ func TestTopologyCheckNamesTheMistake(t *testing.T) {
 		if err := c.t.check(); (err == nil) != c.ok {
 			t.Errorf("%s: %v", c.name, err)
 		}
+	}
+}
+
+func TestTwoBIRDsExchangeATable(t *testing.T) {
+	l := threeInARow(t)
+	bgp := func(name, local, remote string, own, other uint32, full bool) []BIRDPeer {
+		return []BIRDPeer{{Name: name, Local: netip.MustParseAddr(local), Remote: netip.MustParseAddr(remote), LocalAS: own, PeerAS: other, Password: "secret", BFD: true, Full: full}}
+	}
+	var table []netip.Prefix
+	for i := range 1000 {
+		table = append(table, netip.PrefixFrom(netip.AddrFrom4([4]byte{20, byte(i >> 8), byte(i), 0}), 24))
+	}
+	left, router := l.Node("left"), l.Node("router")
+	if _, err := left.StartBIRD(t.Context(), BIRD{RouterID: netip.MustParseAddr("10.0.1.2"), Announced: table, BGP: bgp("to_router", "10.0.1.2", "10.0.1.1", 64496, 64497, true)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := router.StartBIRD(t.Context(), BIRD{RouterID: netip.MustParseAddr("10.0.1.1"), BGP: bgp("to_left", "10.0.1.1", "10.0.1.2", 64497, 64496, false)}); err != nil {
+		t.Fatal(err)
+	}
+	err := Until(t.Context(), 30*time.Second, "the table", func() error {
+		if state, err := router.BIRDState(t.Context(), "to_left"); err != nil || state != "Established" {
+			return fmt.Errorf("session %s (%v)", state, err)
+		}
+		routes, err := router.CountRoutes(unix.AF_INET)
+		if err == nil && routes[unix.RTPROT_BIRD] != len(table) {
+			err = fmt.Errorf("%d of %d routes", routes[unix.RTPROT_BIRD], len(table))
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestProbeTellsWhatWasLostAndForHowLong(t *testing.T) {
+	l := threeInARow(t)
+	l.defaultToTheRight(t)
+	destinations := []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("198.51.100.9")}
+	probe, err := StartProbe(l.Node("left"), l.Node("right"), destinations, 500)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flows := func() error {
+		if !probe.Flowing(200 * time.Millisecond) {
+			return errors.New("it does not flow")
+		}
+		return nil
+	}
+	if err := Until(t.Context(), 20*time.Second, "the probe to flow", flows); err != nil {
+		t.Fatal(err)
+	}
+	// One of three destinations is gone for a while.
+	if _, err := l.Node("router").Run(t.Context(), "ip", "route", "add", "blackhole", "198.51.100.0/24"); err != nil {
+		t.Fatal(err)
+	}
+	if err := Until(t.Context(), 20*time.Second, "the probe to notice", func() error {
+		if probe.Flowing(200 * time.Millisecond) {
+			return errors.New("it still flows")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Node("router").Run(t.Context(), "ip", "route", "del", "blackhole", "198.51.100.0/24"); err != nil {
+		t.Fatal(err)
+	}
+	if err := Until(t.Context(), 20*time.Second, "the probe to flow again", flows); err != nil {
+		t.Fatal(err)
+	}
+	o := probe.Stop()
+	if o.Destinations != 3 || o.Lost == 0 || o.Lost >= o.Sent || o.Longest <= 0 {
+		t.Errorf("%+v, expected that one of three destinations lost packets for a while", o)
 	}
 }

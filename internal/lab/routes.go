@@ -9,16 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Protocol numbers that the kernel knows routes by (rtm_protocol).
-const (
-	ProtocolKernel = unix.RTPROT_KERNEL
-	ProtocolStatic = unix.RTPROT_STATIC
-	ProtocolBGP    = unix.RTPROT_BGP
-	ProtocolOSPF   = unix.RTPROT_OSPF
-)
-
 // CountRoutes counts the routes in the main table of the node's kernel by the
-// protocol that installed them. It only walks over the kernel's answer, so a
+// protocol that installed them (RTPROT_ values). It only walks over the kernel's answer, so a
 // million routes take well under a second.
 func (n *Running) CountRoutes(family int) (byProtocol map[uint8]int, err error) {
 	err = n.Do(func() error { byProtocol, err = countRoutes(family); return err })

@@ -229,7 +229,7 @@ func (c *Campus) awaitRoutes(ctx context.Context, family int) error {
 		if err != nil {
 			return err
 		}
-		n := have[lab.ProtocolBGP]
+		n := have[unix.RTPROT_BGP]
 		if n == want {
 			return nil
 		}

@@ -16,7 +16,9 @@ type Step func(context.Context) error
 // error means that the scenario could not go on.
 func Run(ctx context.Context, binary string, table []netip.Prefix, report *Report, extra ...Step) (err error) {
 	c, err := Build(ctx, binary, table, report)
-	if err != nil {
+	if ctx.Err() != nil && err != nil {
+		return errors.New("interrupted")
+	} else if err != nil {
 		return err
 	}
 	defer func() {
@@ -33,7 +35,9 @@ func Run(ctx context.Context, binary string, table []netip.Prefix, report *Repor
 	}
 	steps = append(steps, extra...)
 	for _, step := range append(steps, c.FailISP, c.RestartDaemon) {
-		if err := step(ctx); err != nil {
+		if err := step(ctx); ctx.Err() != nil {
+			return errors.New("interrupted")
+		} else if err != nil {
 			return err
 		}
 	}

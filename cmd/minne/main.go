@@ -55,22 +55,10 @@ type app struct {
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	a := &app{out: out, err: errOut}
-	root := &cobra.Command{
-		Use:           "minne",
-		Short:         "One file makes a router",
-		Long:          "Minne is a router: one file describes it, the kernel decides, an XDP fast path repeats.",
-		SilenceErrors: true,
-		SilenceUsage:  true,
-	}
+	root := newRootCommand(a)
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	root.PersistentFlags().StringVar(&a.instance, "instance", os.Getenv("MINNE_INSTANCE"), "`name` of the router instance, where a host has several (MINNE_INSTANCE)")
-	root.PersistentFlags().StringVar(&a.root, "root", os.Getenv("MINNE_ROOT"), "`directory` in front of all the instance's paths, for labs and tests (MINNE_ROOT)")
-	for _, group := range groups {
-		root.AddCommand(group(a))
-	}
-	strict(root)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK
@@ -82,6 +70,24 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 		fmt.Fprintln(errOut, "minne:", err)
 	}
 	return code
+}
+
+// newRootCommand is "minne" with all that stands below it.
+func newRootCommand(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "minne",
+		Short:         "One file makes a router",
+		Long:          "Minne is a router: one file describes it, the kernel decides, an XDP fast path repeats.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.PersistentFlags().StringVar(&a.instance, "instance", os.Getenv("MINNE_INSTANCE"), "`name` of the router instance, where a host has several (MINNE_INSTANCE)")
+	root.PersistentFlags().StringVar(&a.root, "root", os.Getenv("MINNE_ROOT"), "`directory` in front of all the instance's paths, for labs and tests (MINNE_ROOT)")
+	for _, group := range groups {
+		root.AddCommand(group(a))
+	}
+	strict(root)
+	return root
 }
 
 // inst returns the instance that the command is about.

@@ -27,7 +27,7 @@ func newFastPathOffCommand(a *app) *cobra.Command {
 		Use:   "off",
 		Short: "Take the fast path off all ports: the kernel forwards everything",
 		Long: `Takes the programs off all ports of the instance and removes what is pinned. Forwarding goes on in
-the kernel. A running daemon puts the fast path back at its next apply; to keep it off, set
+the kernel. A running daemon leaves it so until its next apply; to keep it off for good, set
 "fast-path: {mode: off}" in the configuration.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

@@ -100,7 +100,7 @@ func removeIfThere(path string) error {
 }
 
 // Off takes the fast path of an instance away: programs off the ports, pins, counters. It needs no
-// daemon. One that runs puts it back at its next apply unless its configuration says off.
+// daemon. One that runs leaves it so until its next apply.
 func Off(inst instance.Instance) error {
 	entries, err := os.ReadDir(inst.BPFDir)
 	if errors.Is(err, os.ErrNotExist) {

@@ -206,3 +206,26 @@ func TestNextHopsAreGivenBack(t *testing.T) {
 		t.Errorf("%d next hops, %d adjacencies, %d prefixes are left", len(s.hops.bySpec)-before, len(s.adjs.all), s.v4.prefixes())
 	}
 }
+
+// TestATableThatDoesNotFit: the family goes to the kernel, the other does not, and comes back.
+func TestATableThatDoesNotFit(t *testing.T) {
+	s := newTestTables(t)
+	var many []rib.RouteChange
+	for i := range uint32(400_000) {
+		a := netip.AddrFrom4([4]byte{byte(10 + i>>16), byte(i >> 8), byte(i), 0})
+		hop := rib.Hop{Interface: 1 + int(i*2654435761>>31), Weight: 1}
+		many = append(many, rib.RouteChange{Route: rib.Route{Prefix: netip.PrefixFrom(a, 24), Table: rib.TableMain, Type: rib.Unicast, Hops: []rib.Hop{hop}}})
+	}
+	s.Routes(many)
+	if off4, off6 := splitPair(s.prog.control.load(0)); off4 != routerNumber(routerReasonREASON_TABLE_FULL) || off6 != 0 {
+		t.Errorf("full: IPv4 %v, IPv6 %v", Reason(off4), Reason(off6))
+	}
+	for i := range many {
+		many[i].Deleted = true
+	}
+	s.Routes(many)
+	s.Routes(nil)
+	if off := s.prog.control.load(0); off != 0 {
+		t.Errorf("%#x after the routes are gone", off)
+	}
+}

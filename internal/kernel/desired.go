@@ -47,6 +47,7 @@ type DesiredRoute struct {
 type DesiredHop struct {
 	Gateway   netip.Addr
 	Interface string
+	OnLink    bool // the operator says that Gateway is there, though no network of Interface contains it
 }
 
 // announceDistance is the administrative distance of the blackholes that hold announced prefixes:
@@ -205,7 +206,11 @@ func renderRoutes(cfg *config.Config, interfaces []DesiredInterface) ([]DesiredR
 // renderHop finds the interface of a gateway among the configured networks: the longest prefix that contains it.
 func renderHop(dst netip.Prefix, via config.NextHop, interfaces []DesiredInterface) (DesiredHop, error) {
 	hop := DesiredHop{Gateway: via.Address, Interface: via.Interface}
-	if !hop.Gateway.IsValid() || hop.Interface != "" {
+	if !hop.Gateway.IsValid() {
+		return hop, nil
+	}
+	if hop.Interface != "" {
+		hop.OnLink = !hop.Gateway.IsLinkLocalUnicast() && !connects(interfaces, hop.Interface, hop.Gateway)
 		return hop, nil
 	}
 	if dst.Addr().Is6() && hop.Gateway.Is4() {
@@ -220,6 +225,13 @@ func renderHop(dst netip.Prefix, via config.NextHop, interfaces []DesiredInterfa
 		}
 	}
 	return hop, nil
+}
+
+// connects says whether a network of the named interface contains gateway.
+func connects(interfaces []DesiredInterface, name string, gateway netip.Addr) bool {
+	return slices.ContainsFunc(interfaces, func(i DesiredInterface) bool {
+		return i.Name == name && slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return a.Contains(gateway) })
+	})
 }
 
 // words says what a route leads to, as an operator writes it.
@@ -237,7 +249,7 @@ func hopWords(hops []DesiredHop) string {
 			text += ", "
 		}
 		switch {
-		case h.Gateway.IsValid() && h.Gateway.IsLinkLocalUnicast():
+		case h.Gateway.IsValid() && (h.Gateway.IsLinkLocalUnicast() || h.OnLink):
 			text += "via " + h.Gateway.String() + "%" + h.Interface
 		case h.Gateway.IsValid():
 			text += "via " + h.Gateway.String()
@@ -259,6 +271,9 @@ func (r DesiredRoute) rib(index func(name string) (int, bool)) (route rib.Route,
 	}
 	for _, h := range r.Hops {
 		hop := rib.Hop{Gateway: h.Gateway, Weight: 1}
+		if h.OnLink {
+			hop.Flags = rib.HopOnLink
+		}
 		if h.Interface != "" {
 			i, ok := index(h.Interface)
 			if !ok {

@@ -299,3 +299,24 @@ func mac(t testing.TB, text string) (m config.MAC) {
 	copy(m[:], hw)
 	return m
 }
+
+// TestOnLinkGateway routes by a gateway that no network of its interface contains,
+// as providers of single addresses want it.
+func TestOnLinkGateway(t *testing.T) {
+	veths(t, "eth0")
+	cfg := &config.Config{Version: 1, Interfaces: map[string]*config.Interface{
+		"wan": {Match: &config.Match{Name: "eth0"}, Addresses: []config.Address{host("198.51.100.77/32"), host("2001:db8:77::1/128")}},
+	}}
+	cfg.Routing.Static = []config.StaticRoute{
+		{Prefix: prefix("0.0.0.0/0"), Via: []config.NextHop{{Address: netip.MustParseAddr("203.0.113.1"), Interface: "wan"}}},
+		{Prefix: prefix("::/0"), Via: []config.NextHop{{Address: netip.MustParseAddr("2001:db8:ffff::1"), Interface: "wan"}}},
+	}
+	k, d := New(slog.New(slog.DiscardHandler)), render(t, cfg)
+	expectLine(t, planned(t, k, d), "+ route 0.0.0.0/0 via 203.0.113.1%wan")
+	apply(t, k, d)
+	expect(t, shell(t, "ip route show proto static"), "default via 203.0.113.1 dev wan metric 1 onlink")
+	expect(t, shell(t, "ip -6 route show proto static"), "default via 2001:db8:ffff::1 dev wan metric 1 onlink")
+	if left := planned(t, k, d); len(left) != 0 {
+		t.Errorf("left to do after an apply:\n%s", strings.Join(left, "\n"))
+	}
+}

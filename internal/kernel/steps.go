@@ -402,7 +402,8 @@ func sameRoute(want, now rib.Route) bool {
 	}
 	for _, w := range want.Hops {
 		if !slices.ContainsFunc(now.Hops, func(n rib.Hop) bool {
-			return n.Gateway == w.Gateway && n.Weight == w.Weight && (w.Interface == 0 || w.Interface == n.Interface)
+			return n.Gateway == w.Gateway && n.Weight == w.Weight && (w.Interface == 0 || w.Interface == n.Interface) &&
+				n.Flags&rib.HopOnLink == w.Flags&rib.HopOnLink
 		}) {
 			return false
 		}
@@ -437,7 +438,7 @@ func (r *round) leadsTo(route rib.Route) string {
 	}
 	var hops []DesiredHop
 	for _, h := range route.Hops {
-		hop := DesiredHop{Gateway: h.Gateway}
+		hop := DesiredHop{Gateway: h.Gateway, OnLink: h.Flags&rib.HopOnLink != 0}
 		for _, l := range r.links {
 			if l.Index == h.Interface {
 				hop.Interface = l.Name

@@ -78,7 +78,7 @@ func (f *FastPath) start() error {
 	f.prog = prog
 	f.tables = newTables(f.log, prog, newProcSettings())
 	f.tables.desired = f.desired
-	settingsChanged := func() { f.locked(f.tables.reread) }
+	settingsChanged := func() { f.locked(func() { f.tables.reread() }) }
 	featuresChanged := func() { f.locked(f.reconcileLogged) }
 	ear, err := listen(unix.NETLINK_ROUTE, []int{groupNetconf4, groupNetconf6}, settingsChanged)
 	if err != nil {

@@ -3,15 +3,16 @@ module minne
 go 1.25.0
 
 require (
-	github.com/cilium/ebpf v0.22.0 // indirect
-	github.com/gaissmai/bart v0.30.0 // indirect
-	github.com/goccy/go-yaml v1.19.2 // indirect
-	github.com/inconshreveable/mousetrap v1.1.0 // indirect
-	github.com/spf13/cobra v1.10.2 // indirect
-	github.com/spf13/pflag v1.0.10 // indirect
-	github.com/vishvananda/netlink v1.3.1 // indirect
-	github.com/vishvananda/netns v0.0.5 // indirect
-	golang.org/x/sys v0.43.0 // indirect
+	github.com/cilium/ebpf v0.22.0
+	github.com/gaissmai/bart v0.30.0
+	github.com/goccy/go-yaml v1.19.2
+	github.com/spf13/cobra v1.10.2
+	github.com/spf13/pflag v1.0.10
+	github.com/vishvananda/netlink v1.3.1
+	github.com/vishvananda/netns v0.0.5
+	golang.org/x/sys v0.43.0
 )
+
+require github.com/inconshreveable/mousetrap v1.1.0 // indirect
 
 tool github.com/cilium/ebpf/cmd/bpf2go

@@ -11,7 +11,7 @@ go_sources=$(printf '%s\n' "$sources" | grep '\.go$' || :)
 # shellcheck disable=SC2086 # lists of words
 {
 	"$("$go" env GOROOT)/bin/gofmt" -l $go_sources | sed 's/$/: not gofmt-ed/'
-	grep -nE 'TODO|FIXME|XXX' $sources | grep -v '^scripts/lint.sh' | sed 's/^/unfinished: /' || :
+	grep -nwE 'TODO|FIXME|XXX' $sources | grep -v '^scripts/lint.sh' | sed 's/^/unfinished: /' || :
 	grep -nE '\bt\.Skip(f|Now)?\(' $go_sources | sed 's/^/a test that skips: /' || :
 	for f in $sources; do
 		lines=$(wc -l <"$f")

@@ -32,8 +32,14 @@ build/generated: $(bpf_sources) $(generators)
 lint: generate
 	@GO="$(GO)" sh scripts/lint.sh
 
+# -count=1: what these tests say depends on the kernel and the daemons, which
+# the cache of test results does not know.
 test: lint build
-	$(GO) test -p 2 -timeout 20m ./... $(ARGS)
+	$(GO) test -count=1 -p 2 -timeout 20m ./... $(ARGS)
+	$(GO) test -count=1 -v -run TestVerifier ./internal/fastpath
+	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime 10s ./internal/config
+	$(GO) test -run '^$$' -fuzz FuzzSecrets -fuzztime 5s ./internal/config
+	$(GO) test -run '^$$' -fuzz FuzzRender -fuzztime 10s ./internal/routing
 
 demo: build
 	@exec bin/minne lab campus $(ARGS)

@@ -48,12 +48,19 @@ func Main(m *testing.M, modules ...string) {
 	if os.Getpid() == 1 {
 		os.Exit(inside(m))
 	}
-	code, err := boot(job{Args: os.Args[1:], Modules: modules})
+	code, err := boot(job{Args: insideFlags(os.Args[1:]), Modules: modules})
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "testuml: %v\n", err)
 		os.Exit(1)
 	}
 	os.Exit(code)
+}
+
+// insideFlags leaves out the flags that name files of the machine.
+func insideFlags(flags []string) []string {
+	return slices.DeleteFunc(slices.Clone(flags), func(f string) bool {
+		return strings.HasPrefix(f, "-test.testlogfile=") || strings.HasPrefix(f, "-test.gocoverdir=")
+	})
 }
 
 // Minne is the path of the minne binary inside, built from this tree.

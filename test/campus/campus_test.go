@@ -204,7 +204,8 @@ func (s *scenario) sessionsSince(t *testing.T) string {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(text) {
-			if f := strings.Fields(line); len(f) > 4 && (f[1] == "BGP" || f[1] == "OSPF") {
+			// The ISPs' sessions with the rest of the world are not the router's.
+			if f := strings.Fields(line); len(f) > 4 && (f[1] == "BGP" || f[1] == "OSPF") && !strings.HasPrefix(f[0], "world") {
 				out.WriteString(node + " " + f[0] + " " + f[4] + "\n")
 			}
 		}

@@ -105,6 +105,27 @@ func readGuide(t *testing.T, path string) guide {
 	return g
 }
 
+var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+
+// TestLinks follows the links between the pages.
+func TestLinks(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range append(pages, "../../README.md", "../../docs/README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
+				t.Errorf("%s: the link to %s leads nowhere", page, m[1])
+			}
+		}
+	}
+}
+
 // run plays a guide: files are written, commands run and compared.
 func run(t *testing.T, g guide, bin string) {
 	dir := t.TempDir()

@@ -14,7 +14,8 @@
 //
 //	kind 0  next hop: the low 16 bits are its index. A descriptor of 0 means
 //	        "no route but perhaps the default"; 1<<16 means "ask the kernel"
-//	kind 1  leaf of 32-bit entries: start (16 bits) | next hop, size + 1 units
+//	kind 1  leaf of 32-bit entries, size + 1 units: start | next hop, of 16 bits
+//	        each for IPv4, 20 and 12 for IPv6 (larger next hops take kind 2)
 //	kind 2  leaf of 64-bit entries: start (48 bits) | next hop, size + 1 units
 //	kind 3  leaf of 64-bit starts and then 32-bit descriptors, size + 1 groups
 //	        of 4 ranges (3 units each)
@@ -47,8 +48,8 @@
 // The next-hop descriptor of addresses that the kernel decides on.
 #define FIB_ASK (1 << 16)
 
-// Whether desc is a next hop or a leaf32 of at most 16 units.
-#define FIB_SMALL(d) (!((d) >> 20 & ~(FIB_LEAF32 << 9 | 15)))
+// Whether desc is a next hop or a leaf32 of at most 4 units.
+#define FIB_SMALL(d) (!((d) >> 20 & ~(FIB_LEAF32 << 9 | 3)))
 
 // At most 2048 entries in a leaf: 11 halvings.
 #define FIB_STEPS 11
@@ -80,32 +81,31 @@ static __always_inline __u64 fib_quarter(const __u32 *p, __u32 step, __u64 more,
 	return n;
 }
 
-// fib_small32 is fib_leaf32 for a leaf of at most 64 ranges.
-static __always_inline __u32 fib_small32(const __u32 *image, __u32 mask, __u32 desc, __u32 key)
+// fib_at is the address of word `at` of what a descriptor refers to. The mask takes off kind and
+// size as well: this is on every lookup's critical path.
+static __always_inline const __u32 *fib_at(const __u32 *image, __u32 mask, __u32 desc, __u64 at)
 {
-	__u64 above = (__u64)(key | 0xffff) + 1;
-	const __u32 *p = image + (FIB_WORD(desc) & mask);
-	__u64 more = FIB_SIZE(desc) & 15; // units of 4 ranges behind the first
+	return (const __u32 *)((const char *)image + (((__u64)(desc << 4) + (at << 2)) & (__u64)mask << 2));
+}
+
+// fib_small32 is fib_leaf32 for a leaf of at most 16 ranges, without a branch.
+static __always_inline __u32 fib_small32(const __u32 *image, __u32 mask, __u32 desc, __u32 key, __u32 hop_bits)
+{
+	__u64 above = (__u64)(key | ((1 << hop_bits) - 1)) + 1;
+	const __u32 *p = fib_at(image, mask, desc, 0);
+	__u64 more = FIB_SIZE(desc) & 3; // units of 4 ranges behind the first
 	__u64 n;
 
-	if (more > 3) {
-		__u64 lines = more >> 2; // cache lines behind the first
-
-		n = fib_quarter(p, 16, lines, above);
-		p += n << 4;
-		// All lines but the last are full.
-		more = (more | (__u64)((__s64)fib_opaque(n - lines) >> 63)) & 3;
-	}
 	p += fib_quarter(p, 4, more, above) << 2;
 	n = fib_below(p[1], above) + fib_below(p[2], above) + fib_below(p[3], above);
-	return p[n] & 0xffff;
+	return p[n] & ((1 << hop_bits) - 1);
 }
 
 // fib_leaf32 returns the next hop that covers key, whose used bits are already
-// shifted out (only the top 16 bits count).
-static __always_inline __u32 fib_leaf32(const __u32 *image, __u32 mask, __u32 desc, __u32 key)
+// shifted out. An entry's low hop_bits are its next hop, the others its start.
+static __always_inline __u32 fib_leaf32(const __u32 *image, __u32 mask, __u32 desc, __u32 key, __u32 hop_bits)
 {
-	__u64 above = (__u64)(key | 0xffff) + 1;
+	__u64 above = (__u64)(key | ((1 << hop_bits) - 1)) + 1;
 	__u32 at = FIB_WORD(desc);
 	__u32 n = (FIB_SIZE(desc) + 1) << 2;
 
@@ -115,7 +115,7 @@ static __always_inline __u32 fib_leaf32(const __u32 *image, __u32 mask, __u32 de
 		at += half & -(__u32)fib_below(image[(at + half) & mask], above);
 		n -= half;
 	}
-	return image[at & mask] & 0xffff;
+	return image[at & mask] & ((1 << hop_bits) - 1);
 }
 
 // fib_leaf64 is fib_leaf32 for 48-bit starts.

@@ -4,7 +4,6 @@ package fib
 
 import (
 	"errors"
-	"math/bits"
 )
 
 // errTooDeep says that a leaf has more ranges than a leaf can hold, where no further stage may
@@ -112,25 +111,14 @@ func (t *table) describeList(b *block, at site, cover hops, old uint32) (uint32,
 	final := stagesLeft == 0 || bitsLeft == 0
 	n := max(len(s.intervals), len(b.list)/longLists)
 	switch {
-	case !final && n > t.leafMax:
-		return t.split(b, at, cover, t.strideFor(n, stagesLeft, bitsLeft))
+	case !final && (n > t.leafMax || t.far(s.intervals, at)):
+		return t.split(b, at, cover, t.strideFor(s.intervals, n, at))
 	case len(s.intervals) > maxLeaf:
 		return 0, errTooDeep
 	case len(s.intervals) == 1 && kindOf(s.intervals[0].desc) == kindHop:
 		return s.intervals[0].desc, nil
 	}
 	return t.leaf(s.intervals, at.depth, old)
-}
-
-// strideFor picks how many bits a stage for that many ranges uses: about one block per
-// 1<<sparse ranges, but enough that the stages left get to the last bit when a leaf could not
-// hold the ranges.
-func (t *table) strideFor(ranges, stagesLeft, bitsLeft int) uint8 {
-	stride := bits.Len(uint(ranges)) - 1 - t.sparse
-	if ranges > maxLeaf/2 {
-		stride = max(stride, (bitsLeft+stagesLeft-1)/stagesLeft)
-	}
-	return uint8(min(max(stride, 2), 16, bitsLeft))
 }
 
 // split turns a list into a stage with lists of its own. When memory runs out the block is left
@@ -216,7 +204,7 @@ func (t *table) describeHalf(r route, worth hops) (uint32, error) {
 // leaf describes intervals by a leaf of the smallest kind that can tell them apart. A leaf in
 // force with the same starts is edited in place, one aligned store for each answer that changes.
 func (t *table) leaf(v []interval, depth uint8, old uint32) (uint32, error) {
-	kind, size := leafKind(v, depth)
+	kind, size := t.leafKind(v, depth)
 	size--
 	if kindOf(old) == kind && sizeOf(old) == size && t.sameStarts(v, depth, old) {
 		t.fillLeaf(v, depth, old)
@@ -234,16 +222,18 @@ func (t *table) leaf(v []interval, depth uint8, old uint32) (uint32, error) {
 
 // leafKind picks the kind of leaf for intervals in a block of that depth, and its size in what a
 // descriptor counts: units, groups of a deep leaf.
-func leafKind(v []interval, depth uint8) (kind, size uint32) {
+func (t *table) leafKind(v []interval, depth uint8) (kind, size uint32) {
 	var used uint64 // bits of starts
+	var largest uint32
 	deep := false
 	for i := range v {
 		used |= v[i].start << depth
 		deep = deep || kindOf(v[i].desc) != kindHop
+		largest = max(largest, v[i].desc)
 	}
 	n := uint32(len(v))
 	switch {
-	case !deep && used<<16 == 0:
+	case !deep && used<<(32-t.hopBits) == 0 && largest < 1<<t.hopBits:
 		return kindLeaf32, (n + 3) / 4
 	case !deep && used<<48 == 0:
 		return kindLeaf64, (n + 1) / 2
@@ -270,7 +260,7 @@ func (t *table) sameStarts(v []interval, depth uint8, desc uint32) bool {
 		same := false
 		switch kindOf(desc) {
 		case kindLeaf32:
-			same = t.img.load(word+uint32(i))>>16 == uint32(start>>48)
+			same = (t.img.load(word+uint32(i))^uint32(start>>32))>>t.hopBits == 0
 		case kindLeaf64:
 			same = t.img.load64(word+2*uint32(i))>>16 == start>>16
 		case kindDeep:

@@ -12,7 +12,7 @@ import (
 // Kinds of descriptor; bpf/fib_range.h has the layout.
 const (
 	kindHop    = 0
-	kindLeaf32 = 1 // 16-bit start and next hop in 32 bits
+	kindLeaf32 = 1 // start and next hop in 32 bits
 	kindLeaf64 = 2 // 48-bit start and next hop in 64 bits
 	kindDeep   = 3 // 64-bit starts, then 32-bit descriptors
 	kindDirect = 4
@@ -94,8 +94,9 @@ func (m image) set64(word uint32, v uint64) {
 }
 
 // find32 is fib_leaf32 of bpf/fib_range.h.
-func (m image) find32(desc, key uint32) uint32 {
-	bound := key | 0xffff
+func (m image) find32(desc, key uint32, hopBits uint8) uint32 {
+	hopMask := uint32(1)<<hopBits - 1
+	bound := key | hopMask
 	at := wordOf(desc)
 	for n := (sizeOf(desc) + 1) * 4; n > 1; {
 		half := n / 2
@@ -104,7 +105,7 @@ func (m image) find32(desc, key uint32) uint32 {
 		}
 		n -= half
 	}
-	return m.load(at) & 0xffff
+	return m.load(at) & hopMask
 }
 
 // find64 is fib_leaf64.
@@ -149,10 +150,10 @@ func (m image) walk(desc uint32, key uint64) (uint32, uint64) {
 
 // hop ends a lookup: the next hop in a leaf or a next-hop descriptor, 0 for anything else.
 // found is false when no prefix but perhaps the default route matches.
-func (m image) hop(desc uint32, key uint64) (hop uint32, found bool) {
+func (m image) hop(desc uint32, key uint64, hopBits uint8) (hop uint32, found bool) {
 	switch kindOf(desc) {
 	case kindLeaf32:
-		hop = m.find32(desc, uint32(key>>32))
+		hop = m.find32(desc, uint32(key>>32), hopBits)
 	case kindLeaf64:
 		hop = m.find64(desc, key)
 	default:

@@ -58,7 +58,7 @@ const (
 // IPv6Structure is the name of the only IPv6 structure.
 const IPv6Structure = "staged16"
 
-const root6 = 16 // bits of the IPv6 root
+const root6 = 16 // bits of the IPv6 root; FIB6_ROOT_BITS
 
 // Layout is the shape of one family's image. The loader sets the value size of the eBPF array
 // and the program's constants to it before loading; the table then compiles into that array.
@@ -111,7 +111,7 @@ func (l Layout) ImageBytes() uint32 { return uint32(l.words)*4 + slackBytes }
 // Constants are the program's read-only variables by name.
 func (l Layout) Constants() map[string]uint32 {
 	if l.family == 6 {
-		return map[string]uint32{"fib6_root_bits": uint32(l.rootBits), "fib6_mask": uint32(l.words - 1)}
+		return map[string]uint32{"fib6_mask": uint32(l.words - 1)}
 	}
 	code := uint32(codeRange)
 	if l.structure == Direct24 {
@@ -138,12 +138,13 @@ func (l Layout) newTable(family int, region []byte, o Options) (*table, error) {
 		root:     newNode(0, 0, l.rootBits, 0, nil),
 		wordBits: 32,
 		stages:   stages4,
+		hopBits:  hopBits4,
 		leafMax:  leafMax4,
 		sparse:   sparse4,
 		direct24: l.structure == Direct24 && family == 4,
 	}
 	if family == 6 {
-		t.wordBits, t.stages, t.leafMax, t.sparse = 64, stages6, leafMax6, sparse6
+		t.wordBits, t.stages, t.hopBits, t.leafMax, t.sparse = 64, stages6, hopBits6, leafMax6, sparse6
 		t.halves = map[uint64]*half{}
 	}
 	first := uint32(1)<<l.rootBits/unitWords + 1 // the root, then the default route
@@ -161,9 +162,11 @@ func (l Layout) newTable(family int, region []byte, o Options) (*table, error) {
 // one; measured in docs/design/fib.md.
 const (
 	stages4  = 3
+	hopBits4 = 16 // FIB4_HOP_BITS
 	leafMax4 = 64
 	sparse4  = 2
 	stages6  = 8
-	leafMax6 = 64
+	hopBits6 = 12 // FIB6_HOP_BITS
+	leafMax6 = 16
 	sparse6  = 1
 )

@@ -16,6 +16,7 @@ type table struct {
 	halves   map[uint64]*half // by /64; IPv6 only
 	wordBits uint8            // length of the longest prefix of a word: 32 or 64
 	stages   uint8            // most direct stages below the root of a word, as in bpf/fib.h
+	hopBits  uint8            // of a next hop in a leaf of 32-bit entries
 	leafMax  int              // ranges; a block with more becomes a direct stage
 	sparse   int              // log2 of the ranges per block of a new direct stage
 	direct24 bool

@@ -105,7 +105,7 @@ func (f *Table4) lookup(dst uint32) uint16 {
 	}
 	root := f.t.root.stride
 	desc, key := img.walk(img.load(dst>>(32-root)), uint64(dst)<<32<<root)
-	hop, found := img.hop(desc, key)
+	hop, found := img.hop(desc, key, f.t.hopBits)
 	if !found {
 		hop = img.load(f.t.fallbackWord())
 	}

@@ -122,7 +122,7 @@ func (f *Table6) Lookup(a netip.Addr) uint16 {
 			desc = img.findDeep(desc, key)
 		}
 	}
-	hop, found := img.hop(desc, key)
+	hop, found := img.hop(desc, key, f.t.hopBits)
 	if !found {
 		hop = img.load(f.t.fallbackWord())
 	}

@@ -187,11 +187,13 @@ func checkHosts(t *testing.T, r running, trunk, plain host) {
 		addRoute(t, "2001:db8:10::/64", "2001:db8:40::1")
 	})
 	for _, address := range []string{"10.0.40.2:7", "[2001:db8:40::2]:7"} {
-		before := r.forwarded(t, "plain")
-		echo(t, plain, trunk, address, 20)
-		if after := r.forwarded(t, "plain"); after < before+10 {
-			t.Errorf("%s: the fast path forwarded %d of 20 datagrams", address, after-before)
-		}
+		// The first datagrams make the kernel resolve neighbours, and the daemon
+		// hears of them when the one CPU inside has time for it.
+		until(t, "the fast path forwards datagrams to "+address, func() bool {
+			before := r.forwarded(t, "plain")
+			echo(t, plain, trunk, address, 20)
+			return r.forwarded(t, "plain") >= before+10
+		})
 	}
 }
 

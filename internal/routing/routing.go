@@ -215,6 +215,9 @@ func (r *Routing) configure(ctx context.Context, daemon string, d Desired) error
 		return err
 	}
 	want := parse(d.text[daemon])
+	if err := v.fit(ctx, want); err != nil {
+		return err
+	}
 	commands := difference(have, want)
 	if len(commands) == 0 {
 		return nil

@@ -164,6 +164,36 @@ var needs = []struct {
 		"OSPFv3 authentication as in RFC 7166 needs FRR 9.1 or newer, this is %d.%d, whose digest no other router accepts; upgrade FRR or remove auth below routing.ospf3"},
 }
 
+// outgrown lists lines that help an older FRR and harm a newer one, from major version to on.
+var outgrown = []struct {
+	daemon, line string
+	to           int
+}{
+	// A newer bgpd that defers nothing tells zebra at once that it has all its routes: after a crash zebra
+	// would take them out of the kernel until the peers have told them again.
+	{bgpd, "bgp graceful-restart select-defer-time 0", 9},
+}
+
+// fit takes out of a desired configuration what this daemon has outgrown.
+func (v *vty) fit(ctx context.Context, want *node) error {
+	for _, o := range outgrown {
+		if o.daemon != v.daemon || !slices.ContainsFunc(flat(want), func(l string) bool { return strings.HasSuffix(l, o.line) }) {
+			continue
+		}
+		major, _, err := v.version(ctx)
+		if err != nil {
+			return err
+		}
+		if major < o.to {
+			continue
+		}
+		for _, context := range want.sub {
+			context.sub = slices.DeleteFunc(context.sub, func(n *node) bool { return n.line == o.line })
+		}
+	}
+	return nil
+}
+
 // supports returns an error when the configuration needs a newer daemon.
 func (v *vty) supports(ctx context.Context, want *node) error {
 	for _, n := range needs {

@@ -20,6 +20,14 @@ import (
 	"minne/internal/lab/closedloop"
 )
 
+// labCommands are the commands below "minne lab".
+var labCommands = []func(*app) *cobra.Command{
+	newLabCampusCommand,
+	newLabUpCommand,
+	newLabExecCommand,
+	newLabDownCommand,
+}
+
 func newLabCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "lab",
@@ -28,7 +36,9 @@ func newLabCommand(a *app) *cobra.Command {
 in them, and remove them again. Needs root, BIRD 2, FRR and iperf3; touches
 nothing outside its own namespaces.`,
 	}
-	c.AddCommand(newLabCampusCommand(a), newLabUpCommand(a), newLabExecCommand(a), newLabDownCommand(a))
+	for _, command := range labCommands {
+		c.AddCommand(command(a))
+	}
 	return c
 }
 

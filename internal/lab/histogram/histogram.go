@@ -148,3 +148,6 @@ func (h *Histogram) UnmarshalJSON(data []byte) error {
 	}
 	return nil
 }
+
+// Reset forgets everything.
+func (h *Histogram) Reset() { *h = Histogram{} }

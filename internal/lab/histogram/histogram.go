@@ -151,3 +151,11 @@ func (h *Histogram) UnmarshalJSON(data []byte) error {
 
 // Reset forgets everything.
 func (h *Histogram) Reset() { *h = Histogram{} }
+
+// Subtract takes off what an earlier state of the same histogram had.
+func (h *Histogram) Subtract(earlier *Histogram) {
+	for i, n := range earlier.counts {
+		h.counts[i] -= n
+	}
+	h.total -= earlier.total
+}

@@ -142,7 +142,10 @@ func (r *routed) measureFirstTable(ctx context.Context, o DaemonOptions, result 
 		return fmt.Errorf("%w\ndaemon: %s", err, r.minne.Log(10))
 	}
 	// What it says must be so for packets.
-	destinations := fullDestinations(o.Table)
+	destinations, err := fullDestinations(o.Table)
+	if err != nil {
+		return err
+	}
 	if err := r.Aim(destinations); err != nil {
 		return err
 	}
@@ -304,7 +307,11 @@ func (r *routed) measureIdle(ctx context.Context, _ DaemonOptions, result *Daemo
 }
 
 func (r *routed) measureRestart(ctx context.Context, o DaemonOptions, result *DaemonResult) error {
-	if err := r.Aim(fullDestinations(o.Table)); err != nil {
+	destinations, err := fullDestinations(o.Table)
+	if err != nil {
+		return err
+	}
+	if err := r.Aim(destinations); err != nil {
 		return err
 	}
 	s := r.stream(Fast, false)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"text/tabwriter"
 
+	"minne/internal/lab/destinations"
 	"minne/internal/lab/traffic"
 )
 
@@ -71,7 +72,10 @@ func Forward(ctx context.Context, o ForwardOptions) (*ForwardResult, error) {
 	for _, p := range o.Table {
 		routes[p.Addr().Is6()]++
 	}
-	destinations := fullDestinations(o.Table)
+	destinations, err := fullDestinations(o.Table)
+	if err != nil {
+		return nil, err
+	}
 	if err := one.fill(ctx, oneRoute, destinations); err != nil {
 		return nil, err
 	}
@@ -143,9 +147,17 @@ func (r *routed) fill(ctx context.Context, table []netip.Prefix, destinations []
 // fullDestinations returns as many destinations of each family as the generator
 // holds: for IPv4 uniformly random ones that have a route, for IPv6, where those
 // would all be in the few shortest prefixes, a random host of every prefix.
-func fullDestinations(table []netip.Prefix) []netip.Addr {
+func fullDestinations(table []netip.Prefix) ([]netip.Addr, error) {
 	random := rand.New(rand.NewPCG(1, 4))
-	return append(randomRouted(table, traffic.MaxDestinations, random), insideOf(table, traffic.MaxDestinations, random)...)
+	covered, err := destinations.Covered(table)
+	if err != nil {
+		return nil, err
+	}
+	each, err := destinations.EachPrefix(table, true)
+	if err != nil {
+		return nil, err
+	}
+	return append(covered.Take(traffic.MaxDestinations, random), each.Take(traffic.MaxDestinations, random)...), nil
 }
 
 // WriteTable prints the result for people.

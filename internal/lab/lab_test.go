@@ -146,7 +146,7 @@ func TestStreamsAreCountedAndCheckedAtTheSink(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Logf("sent %+v (%.0f ns per frame), arrived %+v", sent, sent.PerFrame(), a)
-			if sent.Frames != frames || a.Received == 0 || a.Repeated != 0 || a.Late != 0 {
+			if sent.Frames != frames || a.Received == 0 || a.Duplicated != 0 || a.Reordered != 0 {
 				t.Errorf("sent %d of %d, arrived %+v", sent.Frames, frames, a)
 			}
 			if (a.Wrong() != "") != c.wrong {

@@ -58,6 +58,7 @@ type Sent struct {
 	CleanTime   time.Duration
 	Gaps        uint64
 	GapTime     time.Duration
+	PerStream   map[uint8]uint64
 }
 
 // PerFrame returns the time one frame took, in ns, without interruptions.

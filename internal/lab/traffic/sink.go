@@ -9,6 +9,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+
+	"minne/internal/lab/histogram"
 )
 
 // Expect is how a stream's packets must look where they arrive.
@@ -18,32 +20,34 @@ type Expect struct {
 	MAC        net.HardwareAddr // destination; its first MACBytes must agree
 	MACBytes   int
 	Timed      bool // measure latency and silence
+	Filled     bool // check the transport checksum, and with it the payload
 }
 
 // Arrived is what a sink saw of a stream.
 type Arrived struct {
-	Received       uint64        `json:"received"` // with repeated ones
-	Late           uint64        `json:"late"`     // after a later one
-	Repeated       uint64        `json:"repeated"`
-	BadTTL         uint64        `json:"bad_ttl"`
-	BadChecksum    uint64        `json:"bad_checksum"`
-	BadMAC         uint64        `json:"bad_mac"`
-	BadLength      uint64        `json:"bad_length"`
-	Latency        time.Duration `json:"latency_ns"` // mean
-	MaxLatency     time.Duration `json:"max_latency_ns"`
-	LongestSilence time.Duration `json:"longest_silence_ns"`
+	Received       uint64              `json:"received"` // each frame once
+	Bytes          uint64              `json:"bytes"`    // of those, without FCS
+	Duplicated     uint64              `json:"duplicated"`
+	Reordered      uint64              `json:"reordered"` // after one with a higher sequence number (RFC 4737)
+	Corrupted      uint64              `json:"corrupted"` // transport checksum wrong or absent
+	BadTTL         uint64              `json:"bad_ttl"`
+	BadHeader      uint64              `json:"bad_header"` // IP version, header checksum, lengths
+	BadMAC         uint64              `json:"bad_mac"`
+	BadLength      uint64              `json:"bad_length"` // another frame length than expected
+	Latency        histogram.Histogram `json:"latency"`
+	LongestSilence time.Duration       `json:"longest_silence_ns"`
 }
 
 // Lost returns how many of the sent frames never came.
-func (a Arrived) Lost(sent uint64) uint64 { return sent - (a.Received - a.Repeated) }
+func (a Arrived) Lost(sent uint64) uint64 { return sent - min(sent, a.Received) }
 
 // Wrong says what the router did to packets that it must not do, or "".
 func (a Arrived) Wrong() string {
-	if a.BadTTL+a.BadChecksum+a.BadMAC+a.BadLength == 0 {
+	if a.BadTTL+a.BadHeader+a.BadMAC+a.BadLength+a.Corrupted == 0 {
 		return ""
 	}
-	return fmt.Sprintf("of %d packets %d had a wrong TTL, %d a wrong header checksum, %d a wrong MAC, %d a wrong length",
-		a.Received, a.BadTTL, a.BadChecksum, a.BadMAC, a.BadLength)
+	return fmt.Sprintf("of %d packets %d had a wrong TTL, %d a wrong header checksum or length field, %d a wrong MAC, %d a wrong length, %d a damaged payload",
+		a.Received, a.BadTTL, a.BadHeader, a.BadMAC, a.BadLength, a.Corrupted)
 }
 
 // Sink counts the streams that arrive on its ports.
@@ -104,15 +108,11 @@ func (s *Sink) Arrived(stream int) (Arrived, error) {
 	if err := s.objs.Arrivals.Lookup(uint32(stream), &a); err != nil {
 		return Arrived{}, fmt.Errorf("packet sink: stream %d: %w", stream, err)
 	}
-	out := Arrived{
-		Received: a.Received, Late: a.Late, Repeated: a.Repeated,
-		BadTTL: a.BadTtl, BadChecksum: a.BadChecksum, BadMAC: a.BadMac, BadLength: a.BadLength,
-		MaxLatency: time.Duration(a.LatencyMax), LongestSilence: time.Duration(a.LongestSilence),
-	}
-	if a.Received > 0 {
-		out.Latency = time.Duration(a.LatencySum / a.Received)
-	}
-	return out, nil
+	return Arrived{
+		Received: a.Received - a.Repeated, Bytes: a.Bytes, Duplicated: a.Repeated, Reordered: a.Late,
+		BadTTL: a.BadTtl, BadHeader: a.BadChecksum, BadMAC: a.BadMac, BadLength: a.BadLength,
+		LongestSilence: time.Duration(a.LongestSilence),
+	}, nil
 }
 
 // Close detaches and unloads the sink.

@@ -96,16 +96,7 @@ func (c *checker) refuse(path, message, expected, nearest string) {
 	c.problems.add(c.place(path), Problem{Path: path, Message: message, Expected: expected, Nearest: nearest})
 }
 
-// place finds a path, or the nearest section around it, in the file.
-func (c *checker) place(path string) position {
-	for path != "" {
-		if at, ok := c.source.at[path]; ok {
-			return at
-		}
-		path = path[:max(0, strings.LastIndexAny(path, ".["))]
-	}
-	return c.source.at[""]
-}
+func (c *checker) place(path string) position { return c.source.place(path) }
 
 // written reports whether the file has a key, to tell a zero from an absent value.
 func (c *checker) written(path string) bool {

@@ -51,7 +51,7 @@ func Parse(file string, data []byte) (*Config, error) {
 		ps.add(position{}, Problem{Message: "the file is empty", Expected: "version: 1 and what the router shall do"})
 		return nil, ps.err()
 	}
-	d := decoder{problems: ps, src: src}
+	d := decoder{problems: ps, src: src, schema: reflect.TypeFor[Config]()}
 	d.value(root, reflect.ValueOf(cfg).Elem(), field{}, "", position{1, 1})
 	if err := ps.err(); err != nil {
 		return nil, err
@@ -63,6 +63,8 @@ func Parse(file string, data []byte) (*Config, error) {
 type decoder struct {
 	problems *problems
 	src      *source
+	schema   reflect.Type        // the outermost section
+	homes    map[string][]string // of the schema's keys, once a key was in the wrong place
 }
 
 // refuse notes a problem.
@@ -180,7 +182,9 @@ func (d *decoder) scalar(n *node, v reflect.Value, f field, path string) {
 
 // scalarText decodes the text of a scalar into v.
 func (d *decoder) scalarText(n *node, v reflect.Value, f field) *wrongValue {
-	if strings.ContainsFunc(n.text, func(r rune) bool { return unicode.IsControl(r) || isHiddenFormat(r) }) {
+	if strings.ContainsFunc(n.text, func(r rune) bool {
+		return unicode.IsControl(r) && !(f.lines && r == '\n') || isHiddenFormat(r)
+	}) {
 		return &wrongValue{fmt.Sprintf("%s has a line break or control character", f.name), "printable text on one line", ""}
 	}
 	if v.Type() == addrType {
@@ -335,7 +339,10 @@ func (d *decoder) unknownKey(key *node, fields []field, path string) {
 		hint = f.name
 	}
 	expected := ""
-	if places := homes()[key.text]; hint == "" && len(places) > 0 && len(places) <= 3 {
+	if d.homes == nil {
+		d.homes = homes(d.schema)
+	}
+	if places := d.homes[key.text]; hint == "" && len(places) > 0 && len(places) <= 3 {
 		expected = fmt.Sprintf("%s in section %s; is the indentation right?", name, strings.Join(places, " or "))
 		if places[0] == "" {
 			expected = name + " at the left margin; is the indentation right?"

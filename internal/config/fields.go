@@ -30,6 +30,7 @@ type field struct {
 	required bool
 	ordered  bool // a list whose order means something
 	secret   bool // the name of a secret, where a password may stand by mistake
+	lines    bool // text of several lines
 }
 
 var fieldCache sync.Map // reflect.Type → []field
@@ -50,7 +51,7 @@ func fieldsOf(t reflect.Type) []field {
 			doc: sf.Tag.Get("doc"), def: sf.Tag.Get("default"), example: sf.Tag.Get("example"),
 			min: bound(sf.Tag.Get("min"), 0), max: bound(sf.Tag.Get("max"), math.MaxInt32),
 			required: sf.Tag.Get("required") == "true", ordered: sf.Tag.Get("ordered") == "true",
-			secret: sf.Tag.Get("secret") == "true",
+			secret: sf.Tag.Get("secret") == "true", lines: sf.Tag.Get("lines") == "true",
 		}
 		if words := sf.Tag.Get("enum"); words != "" {
 			f.words = strings.Split(words, ",")
@@ -88,10 +89,10 @@ var (
 // isText reports whether a type has its own text form.
 func isText(t reflect.Type) bool { return t == addrType || reflect.PointerTo(t).Implements(textReader) }
 
-// homes tells in which sections a key may stand, for keys found in the wrong one.
-var homes = sync.OnceValue(func() map[string][]string {
+// homes tells in which sections of a schema a key may stand, for keys found in the wrong one.
+func homes(schema reflect.Type) map[string][]string {
 	found := map[string][]string{}
-	walkSections(reflect.TypeFor[Config](), "", func(path string, t reflect.Type) {
+	walkSections(schema, "", func(path string, t reflect.Type) {
 		for _, f := range fieldsOf(t) {
 			if !slices.Contains(found[f.name], path) {
 				found[f.name] = append(found[f.name], path)
@@ -99,7 +100,7 @@ var homes = sync.OnceValue(func() map[string][]string {
 		}
 	})
 	return found
-})
+}
 
 // walkSections visits every section of the schema from t down with its path;
 // NAME and AREA stand for keys of the operator's choice.

@@ -29,6 +29,17 @@ type source struct {
 	at    map[string]position // path → place: the value of a scalar, the key of a section
 }
 
+// place finds a path, or the nearest section around it, in the file.
+func (s *source) place(path string) position {
+	for path != "" {
+		if at, ok := s.at[path]; ok {
+			return at
+		}
+		path = path[:max(0, strings.LastIndexAny(path, ".["))]
+	}
+	return s.at[""]
+}
+
 // newSource refuses text that can't be a configuration, whatever YAML says of
 // it, and returns the text with line ends made equal.
 func newSource(file string, data []byte) (*source, []byte, *problems) {

@@ -118,8 +118,20 @@ func (n *Running) StartBIRD(ctx context.Context, c BIRD) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("BIRD in %s: %w", n.Name, err)
 	}
+	return n.RunBIRD(ctx, text)
+}
+
+// RunBIRD runs BIRD with the text of a bird.conf in the node and returns once it answers.
+func (n *Running) RunBIRD(ctx context.Context, config []byte) (*Process, error) {
 	file := filepath.Join(n.Dir, "bird.conf")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
+	if err := os.WriteFile(file, config, 0o600); err != nil {
+		return nil, err
+	}
+	// Before it starts: a running BIRD tells its log what is wrong, not its caller.
+	if _, err := n.Run(ctx, "bird", "-p", "-c", file); err != nil {
+		return nil, err
+	}
+	if err := n.addTool("birdc", "birdc", "-s", n.birdSocket()); err != nil {
 		return nil, err
 	}
 	p, err := n.Start("bird", "bird", "-f", "-c", file, "-s", n.birdSocket(), "-P", filepath.Join(n.Dir, "bird.pid"))

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -52,30 +52,14 @@ func abandoned(id string) bool {
 	return err == nil && errors.Is(unix.Kill(pid, 0), unix.ESRCH)
 }
 
-// Exec replaces this process by a command in the named node of the lab that is
-// up. With several labs up it takes the first.
-func Exec(node string, argv []string) error {
-	found, err := filepath.Glob(filepath.Join(namespaceDir, "minne-*-*-"+node))
-	if err != nil || len(found) == 0 {
-		return fmt.Errorf("no lab with a node %q is up: start one with minne lab up", node)
-	}
-	program, err := exec.LookPath(argv[0])
-	if err != nil {
-		return err
-	}
-	return inside(filepath.Base(found[0]), func() error { return unix.Exec(program, argv, os.Environ()) })
-}
-
 // Down sweeps what dead processes have left, and has the processes of all labs on
 // this host end, which remove their own.
 func Down(ctx context.Context) error {
 	owners := map[int]bool{}
-	spaces, _ := os.ReadDir(namespaceDir) // there may be none
-	for _, e := range spaces {
-		if m := runName.FindStringSubmatch(e.Name()); m != nil && !abandoned(m[2]) {
-			pid, _ := strconv.Atoi(m[2]) // the expression takes digits only
-			owners[pid] = true
-		}
+	for _, p := range places() {
+		id, _, _ := strings.Cut(p.lab, "-")
+		pid, _ := strconv.Atoi(id) // the expression takes digits only
+		owners[pid] = true
 	}
 	errs := []error{Sweep()}
 	for pid := range owners {

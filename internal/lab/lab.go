@@ -60,12 +60,17 @@ func (l *Lab) build(ctx context.Context, t Topology) error {
 	if err := os.MkdirAll(l.Dir, 0o755); err != nil {
 		return err
 	}
+	if t.Name != "" {
+		if err := os.WriteFile(filepath.Join(l.Dir, nameFile), []byte(t.Name), 0o644); err != nil {
+			return err
+		}
+	}
 	for _, n := range t.Nodes {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		r := &Running{Name: n.Name, Namespace: namespaceName(l.Run, n.Name), Dir: filepath.Join(l.Dir, n.Name), lab: l}
-		if err := os.MkdirAll(r.Dir, 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(r.Dir, toolsDir), 0o755); err != nil {
 			return err
 		}
 		l.nodes[n.Name] = r

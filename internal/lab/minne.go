@@ -48,6 +48,9 @@ func (n *Running) Minne(binary, config, secrets string) (*Minne, error) {
 	if err := os.WriteFile(m.Instance.Secrets, []byte(secrets), 0o600); err != nil {
 		return nil, err
 	}
+	if err := n.addTool("minne", binary, m.flags()...); err != nil {
+		return nil, err
+	}
 	n.lab.OnClose(func() error {
 		endProcesses(n.Namespace)
 		return removeInstance(inst)

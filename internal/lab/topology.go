@@ -10,6 +10,7 @@ import (
 
 // Topology is a network to build: nodes and the cables between them.
 type Topology struct {
+	Name  string // under which Exec finds it; "" is a lab that is only known by its run
 	Nodes []Node
 	Links []Link
 }
@@ -25,6 +26,10 @@ type Node struct {
 	// connected to or has routes to must be among them.
 	EverywhereBut []netip.Prefix
 	Routes        []Route
+	// Loopback addresses are the node's own, whatever its ports do.
+	Loopback []netip.Prefix
+	// Bridge makes the node a switch: all its ports are those of one Linux bridge, br0.
+	Bridge bool
 }
 
 // Link is a cable between two ports.

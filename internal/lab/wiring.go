@@ -104,6 +104,16 @@ func (n *Running) configure(c Node) error {
 		if err := netlink.LinkSetUp(lo); err != nil {
 			return err
 		}
+		for _, a := range c.Loopback {
+			if err := addAddress(lo, a); err != nil {
+				return err
+			}
+		}
+		if c.Bridge {
+			if err := joinPorts(); err != nil {
+				return err
+			}
+		}
 		if c.Forwards {
 			if err := errors.Join(sysctl("net/ipv4/ip_forward", "1"), sysctl("net/ipv6/conf/all/forwarding", "1")); err != nil {
 				return err
@@ -120,6 +130,31 @@ func (n *Running) configure(c Node) error {
 		}
 		return nil
 	})
+}
+
+// joinPorts makes all ports of the calling thread's namespace those of one bridge. It has no address.
+func joinPorts() error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = "br0"
+	bridge := &netlink.Bridge{LinkAttrs: attrs}
+	if err := netlink.LinkAdd(bridge); err != nil {
+		return fmt.Errorf("bridge: %w", err)
+	}
+	if err := sysctl("net/ipv6/conf/br0/disable_ipv6", "1"); err != nil {
+		return err
+	}
+	links, err := netlink.LinkList()
+	if err != nil {
+		return err
+	}
+	for _, l := range links {
+		if l.Type() == "veth" {
+			if err := netlink.LinkSetMaster(l, bridge); err != nil {
+				return fmt.Errorf("port %s of the bridge: %w", l.Attrs().Name, err)
+			}
+		}
+	}
+	return netlink.LinkSetUp(bridge)
 }
 
 // answerEverywhere makes every address a local one (the kernel's "AnyIP"): a

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blueprint
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"minne/internal/lab"
+	"minne/internal/testns"
+)
+
+func TestMain(m *testing.M) { testns.Main(m) }
+
+// buildMinne builds the command that the lab runs.
+func buildMinne(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "minne")
+	if out, err := exec.Command("go", "build", "-o", binary, "minne/cmd/minne").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return binary
+}
+
+func up(t *testing.T, b *Blueprint, binary string) *Network {
+	t.Helper()
+	net, err := b.Up(t.Context(), binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := net.Close(); err != nil {
+			t.Error(err)
+		}
+		if left := remains(t, net.Run); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	})
+	return net
+}
+
+// remains lists what a run has left on this host.
+func remains(t *testing.T, run string) []string {
+	t.Helper()
+	var found []string
+	for _, pattern := range []string{"/run/netns/minne-%s-*", "/run/minne-lab/%s", "/etc/frr/minne-lab-%s-*", "/run/frr/minne-lab-%s-*", "/sys/fs/bpf/minne-instances/lab-%s-*"} {
+		list, err := filepath.Glob(fmt.Sprintf(pattern, run))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, list...)
+	}
+	return found
+}
+
+// ping sends one packet, again until an answer comes.
+func ping(t *testing.T, from *lab.Running, to string) {
+	t.Helper()
+	err := lab.Until(t.Context(), 40*time.Second, "an answer from "+to, func() error {
+		_, err := from.Run(t.Context(), "ping", "-c", "1", "-W", "1", to)
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBuiltinTopologiesForward(t *testing.T) {
+	binary := buildMinne(t)
+	for name, c := range map[string]struct {
+		from string
+		to   []string
+	}{
+		"pair":   {"generator", []string{"198.18.0.3", "2001:2::3"}},
+		"router": {"generator", []string{"198.19.0.2", "2001:2:0:1::2"}},
+		"bridge": {"left", []string{"198.18.0.3", "2001:2::3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, err := Load(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			net := up(t, b, binary)
+			for _, to := range c.to {
+				ping(t, net.Node(c.from), to)
+			}
+			t.Logf("\n%s", strings.Join(b.Describe(), "\n"))
+		})
+	}
+}
+
+// The example of the documentation: three makes of router, a host at each end.
+func TestBIRDMinneAndFRRExchangeRoutes(t *testing.T) {
+	b, err := Load("../../../docs/examples/lab/bgp.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	net := up(t, b, buildMinne(t))
+	for _, to := range []string{"203.0.113.2", "2001:db8:b::2"} {
+		ping(t, net.Node("left"), to)
+	}
+	// By way of BGP, not of anything else.
+	for _, c := range []struct {
+		node   string
+		asked  []string
+		answer string
+		times  int
+	}{
+		{"bird", []string{"birdc", "show", "route", "203.0.113.0/24"}, "AS64503i", 1},
+		{"frr", []string{"vtysh", "-c", "show ip route 198.51.100.0/24"}, `Known via "bgp"`, 1},
+		{"minne", []string{"minne", "show", "bgp", "summary"}, "Established", 4},
+	} {
+		node := net.Node(c.node)
+		out, err := node.Run(t.Context(), append([]string{filepath.Join(node.Dir, "bin", c.asked[0])}, c.asked[1:]...)...)
+		if err != nil || strings.Count(out, c.answer) != c.times {
+			t.Errorf("%v in %s says (%v)\n%s\nexpected %d × %s", c.asked, c.node, err, out, c.times, c.answer)
+		}
+	}
+}
+
+// What is wrong with a daemon's configuration shows only once it runs: then everything goes again.
+func TestARefusedConfigurationLeavesNothing(t *testing.T) {
+	for runs, c := range map[string]struct{ config, says string }{
+		"bird": {"router id 192.0.2.1;\n      protocol nonsense;", "bird.conf:7:10"},
+		"frr":  {"router bgp 64500\n      nonsense here", "nonsense here"},
+	} {
+		text := fmt.Sprintf("version: 1\nnodes:\n  r:\n    runs: %s\n    config: |\n      %s\n", runs, c.config)
+		b, err := Parse("x.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = b.Up(t.Context(), "/nonexistent")
+		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "x.yaml") {
+			t.Errorf("%s: %v, expected it to name x.yaml and %s", runs, err, c.says)
+		}
+		if left := remains(t, fmt.Sprintf("%d-*", os.Getpid())); len(left) > 0 {
+			t.Errorf("%s: left behind: %v", runs, left)
+		}
+	}
+}

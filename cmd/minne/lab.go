@@ -15,7 +15,6 @@ import (
 
 	"minne/internal/fulltable"
 	"minne/internal/kernel"
-	"minne/internal/lab"
 	"minne/internal/lab/campus"
 	"minne/internal/lab/closedloop"
 )
@@ -24,6 +23,7 @@ import (
 var labCommands = []func(*app) *cobra.Command{
 	newLabCampusCommand,
 	newLabUpCommand,
+	newLabTopologiesCommand,
 	newLabExecCommand,
 	newLabDownCommand,
 }
@@ -121,66 +121,4 @@ func loadTable(report *campus.Report, n int) ([]netip.Prefix, error) {
 		table = table[:n]
 	}
 	return table, nil
-}
-
-func newLabUpCommand(a *app) *cobra.Command {
-	var prefixes int
-	c := &cobra.Command{
-		Use:   "up",
-		Short: "Build the campus and keep it until Ctrl-C",
-		Long:  "Build the campus of \"minne lab campus\" and keep it until Ctrl-C, to look around with \"minne lab exec\".",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			report := campus.NewReport(a.out)
-			table, err := loadTable(report, prefixes)
-			if err != nil {
-				return err
-			}
-			binary, err := os.Executable()
-			if err != nil {
-				return err
-			}
-			return keepCampus(c.Context(), a.out, binary, table, report)
-		},
-	}
-	c.Flags().IntVar(&prefixes, "prefixes", 10_000, "`number` of prefixes to take at random from the table; 0 is all")
-	return c
-}
-
-func keepCampus(ctx context.Context, out io.Writer, binary string, table []netip.Prefix, report *campus.Report) (err error) {
-	c, err := campus.Build(ctx, binary, table, report)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	if err := c.Apply(ctx); err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "\nThe lab is up. The border router answers to:\n  minne --root %s --instance %s show interfaces\n", c.Border.Root, c.Border.Instance.Name)
-	fmt.Fprintf(out, "Other nodes: minne lab exec desk ping 203.0.113.1\nCtrl-C removes it all.\n")
-	<-ctx.Done()
-	return nil
-}
-
-func newLabExecCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:                "exec NODE COMMAND...",
-		Short:              "Run a command in a node of the lab that is up",
-		Args:               cobra.MinimumNArgs(2),
-		DisableFlagParsing: true,
-		RunE: func(c *cobra.Command, args []string) error {
-			return lab.Exec(args[0], args[1:])
-		},
-	}
-}
-
-func newLabDownCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:   "down",
-		Short: "End the labs of this machine and remove what crashed ones have left",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return lab.Down(c.Context())
-		},
-	}
 }

@@ -106,6 +106,9 @@ func list(places []place) string {
 // Exec replaces this process by a command in a node of a lab that is up, named NODE or, where several
 // labs have one of that name, LAB/NODE. There birdc, vtysh and minne reach the node's own daemons.
 func Exec(which string, argv []string) error {
+	if err := needRoot(); err != nil {
+		return err
+	}
 	p, err := find(which, places())
 	if err != nil {
 		return err

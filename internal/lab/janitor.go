@@ -55,6 +55,9 @@ func abandoned(id string) bool {
 // Down sweeps what dead processes have left, and has the processes of all labs on
 // this host end, which remove their own.
 func Down(ctx context.Context) error {
+	if err := needRoot(); err != nil {
+		return err
+	}
 	owners := map[int]bool{}
 	for _, p := range places() {
 		id, _, _ := strings.Cut(p.lab, "-")

@@ -45,6 +45,9 @@ func Start(ctx context.Context, t Topology) (*Lab, error) {
 	if err := t.check(); err != nil {
 		return nil, fmt.Errorf("topology: %w", err)
 	}
+	if err := needRoot(); err != nil {
+		return nil, err
+	}
 	if err := Sweep(); err != nil {
 		return nil, err
 	}
@@ -54,6 +57,14 @@ func Start(ctx context.Context, t Topology) (*Lab, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
+}
+
+// needRoot says so plainly, before something fails for want of it.
+func needRoot() error {
+	if os.Geteuid() != 0 {
+		return errors.New("a lab is made of network namespaces, which only root may make and enter: run this as root")
+	}
+	return nil
 }
 
 func (l *Lab) build(ctx context.Context, t Topology) error {

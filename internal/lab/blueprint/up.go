@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 
@@ -135,39 +134,4 @@ func (n *Node) start(ctx context.Context, net *Network, name string) error {
 		return node.RunFRR(ctx, []byte(n.text))
 	}
 	return nil
-}
-
-// Describe returns one line for each node: its name, what it is, its addresses.
-func (b *Blueprint) Describe() []string {
-	width := len(slices.MaxFunc(b.names(), func(x, y string) int { return len(x) - len(y) }))
-	var lines []string
-	for _, name := range b.names() {
-		n := b.Nodes[name]
-		line := fmt.Sprintf("%-*s  %-6s", width, name, n.Runs)
-		for _, l := range b.Links {
-			for i, end := range l.Ends {
-				if node, port, _ := strings.Cut(end, "."); node == name {
-					line += "  " + port
-					for _, a := range b.addresses(n, port) {
-						line += " " + a.String()
-					}
-					line += " → " + l.Ends[1-i]
-				}
-			}
-		}
-		lines = append(lines, line)
-	}
-	return lines
-}
-
-// addresses returns those of a port, wherever they are written.
-func (b *Blueprint) addresses(n *Node, port string) []config.Address {
-	if n.parsed != nil {
-		for name, iface := range n.parsed.Interfaces {
-			if iface != nil && iface.VLAN == nil && (name == port || iface.Match != nil && iface.Match.Name == port) {
-				return iface.Addresses
-			}
-		}
-	}
-	return n.Ports[port]
 }

@@ -61,6 +61,3 @@ func (d *Document) Line(path string) int { return d.src.at[path].line }
 
 // Err returns what was refused as an *Error, or nil.
 func (d *Document) Err() error { return d.problems.err() }
-
-// Nearest returns the word that was probably meant by a mistyped one, or "".
-func Nearest(typed string, words []string) string { return nearest(typed, words) }

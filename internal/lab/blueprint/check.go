@@ -135,6 +135,7 @@ func (b *Blueprint) checkRoutes(at string, n *Node) {
 // checkLinks wants two different free ports at the ends of each cable, and a cable at each port.
 func (b *Blueprint) checkLinks() {
 	cabled := map[string]int{} // port → line of its cable
+	unknown := false           // an end may have been meant for any port
 	for i, l := range b.Links {
 		at := fmt.Sprintf("links[%d].ends", i)
 		if len(l.Ends) != 2 {
@@ -144,6 +145,7 @@ func (b *Blueprint) checkLinks() {
 		for j, end := range l.Ends {
 			path := fmt.Sprintf("%s[%d]", at, j)
 			if !b.checkEnd(path, end) {
+				unknown = true
 				continue
 			}
 			if line, taken := cabled[end]; taken {
@@ -151,6 +153,9 @@ func (b *Blueprint) checkLinks() {
 			}
 			cabled[end] = b.document.Line(path)
 		}
+	}
+	if unknown {
+		return
 	}
 	for _, name := range b.names() {
 		for _, port := range slices.Sorted(maps.Keys(b.Nodes[name].Ports)) {

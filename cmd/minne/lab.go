@@ -26,6 +26,7 @@ var labCommands = []func(*app) *cobra.Command{
 	newLabTopologiesCommand,
 	newLabExecCommand,
 	newLabDownCommand,
+	newLabEnergyCommand,
 }
 
 func newLabCommand(a *app) *cobra.Command {

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openloop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"minne/internal/lab/traffic"
+	"minne/internal/lab/trial"
+)
+
+// Times around a trial.
+const (
+	drainQuiet  = 30 * time.Millisecond // nothing has arrived for so long: the device is empty
+	drainLimit  = 2 * time.Second       // RFC 2544 section 23: residual frames are waited for at most so long
+	interrupted = 50 * time.Microsecond // the generator could not send for so long: a gap
+	catchUp     = 20 * time.Microsecond // of unsent time is made good at once; more would be a burst of its own
+	seriesFrom  = 10 * time.Second      // trials of at least so long have a time series
+	seriesEvery = 1 * time.Second       // its interval
+	slowRate    = 50_000                // frames per second, up to which every frame is sent by itself
+	slowBatch   = 1                     // frames per turn then
+	generators  = -20                   // nice value of a generator's thread
+)
+
+// stream is what the bench knows of one stream of its traffic.
+type stream struct {
+	name string
+	from int // side that sends: 0 is left
+}
+
+// side is a port of the tester.
+type side struct {
+	name    string
+	index   int
+	mac     net.HardwareAddr
+	nextHop net.HardwareAddr // where frames sent from here go: the device's port, or the other side
+}
+
+// Attempt implements trial.Bench.
+func (r *Rig) Attempt(ctx context.Context, load trial.Load) (trial.Result, error) {
+	if err := r.hold(ctx); err != nil {
+		return trial.Result{}, err
+	}
+	if err := r.sink.ExpectStreams(r.expectations()); err != nil {
+		return trial.Result{}, err
+	}
+	result := trial.Result{Load: load, Started: time.Now()}
+	busy := busyTime()
+	series := r.startSeries(load)
+	sent, err := r.send(ctx, load)
+	result.Series = series.stop()
+	if err != nil {
+		return result, err
+	}
+	result.CPU = busyTime() - busy
+	arrived, err := r.drain(ctx)
+	if err != nil {
+		return result, err
+	}
+	r.fill(&result, sent, arrived)
+	return result, ctx.Err()
+}
+
+// order is what the generator is told.
+func (r *Rig) order(load trial.Load) traffic.Order {
+	o := traffic.Order{
+		Routes: map[uint8]traffic.Route{}, TTL: 64, Rate: load.Rate, Frames: load.Frames, Duration: load.Duration,
+		Timed: r.timed, Filled: true, Gap: interrupted, Burst: catchUp,
+	}
+	if load.Frames > 0 {
+		o.Duration = 0
+	}
+	if load.Rate > 0 && load.Rate <= slowRate {
+		o.Batch = slowBatch
+	}
+	for id, s := range r.streams {
+		from := r.sides[s.from]
+		o.Routes[id] = traffic.Route{Port: from.index, From: from.mac, To: from.nextHop}
+	}
+	return o
+}
+
+// send runs the generator on its processor.
+func (r *Rig) send(ctx context.Context, load trial.Load) (sent traffic.Sent, err error) {
+	err = r.inTester(func() error {
+		runtime.LockOSThread() // for good: the thread's priority is its own
+		var one unix.CPUSet
+		one.Set(r.place.generator)
+		if err := unix.SchedSetaffinity(0, &one); err != nil {
+			return fmt.Errorf("tie the generator to CPU %d: %w", r.place.generator, err)
+		}
+		if err := unix.Setpriority(unix.PRIO_PROCESS, 0, generators); err != nil {
+			return fmt.Errorf("raise the generator's priority: %w", err)
+		}
+		sent, err = r.generator.Run(ctx, r.order(load))
+		return err
+	})
+	return sent, err
+}
+
+// expectations are what the sink must find in every stream.
+func (r *Rig) expectations() map[uint8]traffic.Expect {
+	out := map[uint8]traffic.Expect{}
+	for id, s := range r.streams {
+		to := r.sides[1-s.from]
+		out[id] = traffic.Expect{TTL: 64 - uint8(r.hops), MAC: to.mac, MACBytes: r.macBytes, Timed: r.timed, Filled: true}
+	}
+	return out
+}
+
+// drain waits until nothing more arrives and reads the counters.
+func (r *Rig) drain(ctx context.Context) (map[uint8]traffic.Arrived, error) {
+	limit := time.Now().Add(drainLimit)
+	last, since := uint64(0), time.Now()
+	for {
+		arrived, err := r.sink.Read()
+		if err != nil {
+			return nil, err
+		}
+		total := uint64(0)
+		for _, a := range arrived {
+			total += a.Received + a.Duplicated
+		}
+		now := time.Now()
+		if total != last {
+			last, since = total, now
+		}
+		if now.Sub(since) >= r.quiet || now.After(limit) {
+			return arrived, nil
+		}
+		select {
+		case <-ctx.Done():
+			return arrived, nil
+		case <-time.After(drainQuiet / 6):
+		}
+	}
+}
+
+// fill turns counters into a result.
+func (r *Rig) fill(t *trial.Result, sent traffic.Sent, arrived map[uint8]traffic.Arrived) {
+	t.Elapsed, t.Sent, t.Gaps, t.GapTime = sent.Elapsed, sent.Frames, sent.Gaps, sent.GapTime
+	switch {
+	case t.Load.Frames > 0:
+		t.Intended = t.Load.Frames
+	case t.Load.Rate > 0:
+		t.Intended = uint64(t.Load.Rate*t.Load.Duration.Seconds() + 0.5)
+	default:
+		t.Intended = sent.Frames
+	}
+	t.Intended = max(t.Intended, t.Sent) // the gate's granularity: one frame more is not a mistake
+	ids := make([]uint8, 0, len(r.streams))
+	for id := range r.streams {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		a := arrived[id]
+		t.Received += a.Received
+		t.Duplicated += a.Duplicated
+		t.Reordered += a.Reordered
+		t.Corrupted += a.Corrupted
+		t.BadTTL += a.BadTTL
+		t.BadHeader += a.BadHeader
+		t.BadMAC += a.BadMAC
+		t.Latency.Add(&a.Latency)
+		t.Silence = max(t.Silence, a.LongestSilence)
+		t.Streams = append(t.Streams, trial.Stream{
+			ID: int(id), Name: r.streams[id].name, Sent: sent.PerStream[id], Received: a.Received,
+			Duplicated: a.Duplicated, Reordered: a.Reordered, Corrupted: a.Corrupted,
+			BadTTL: a.BadTTL, BadHeader: a.BadHeader, BadMAC: a.BadMAC, Bytes: a.Bytes, Latency: a.Latency,
+		})
+	}
+}
+
+// errNotSent is a generator that does nothing.
+var errNotSent = errors.New("the generator sent nothing: is the port up, and does its other end take redirected frames?")
+
+// MaxRate returns how many frames per second the tester sends by itself, whatever becomes of them.
+func (r *Rig) MaxRate(ctx context.Context) (float64, error) {
+	var best float64
+	for range 3 {
+		t, err := r.Attempt(ctx, trial.Load{Duration: 200 * time.Millisecond})
+		if err != nil {
+			return 0, err
+		}
+		if t.Sent == 0 || t.Elapsed <= 0 {
+			return 0, errNotSent
+		}
+		best = max(best, float64(t.Sent)/t.Elapsed.Seconds())
+	}
+	return best, nil
+}
+
+// Timed sets whether trials measure latency; stamping every frame costs the generator some speed.
+func (r *Rig) Timed(on bool) { r.timed = on }

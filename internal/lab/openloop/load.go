@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openloop
+
+import (
+	"fmt"
+	"net/netip"
+
+	"minne/internal/lab/pattern"
+)
+
+// Names of the directions, as streams are named in reports.
+const (
+	leftToRight = "left to right"
+	rightToLeft = "right to left"
+)
+
+// endsFor says between which addresses traffic travels through the rig.
+func endsFor() pattern.Ends {
+	networks := func(stream uint8, ipv6, from int) pattern.Networks {
+		return pattern.Networks{Stream: stream, Sources: hostNetworks[from][ipv6], Destinations: []netip.Prefix{hostNetworks[1-from][ipv6]}}
+	}
+	ends := pattern.Ends{
+		Forward: pattern.Direction{Name: leftToRight, IPv4: networks(0, 0, 0), IPv6: networks(1, 1, 0)},
+		Back:    pattern.Direction{Name: rightToLeft, IPv4: networks(2, 0, 1), IPv6: networks(3, 1, 1)},
+	}
+	for i := range portNetworks {
+		for j := range portNetworks[i] {
+			ends.Avoid = append(ends.Avoid, portNetworks[i][j].Masked(), hostNetworks[i][j])
+		}
+	}
+	return ends
+}
+
+// Load sets the traffic of the following trials.
+func (r *Rig) Load(p pattern.Pattern) error {
+	lap, err := p.Lap(r.ends)
+	if err != nil {
+		return err
+	}
+	if err := r.generator.SetLap(lap); err != nil {
+		return fmt.Errorf("traffic %s: %w", p, err)
+	}
+	r.both = p.Bidirectional
+	r.streams = map[uint8]stream{}
+	for _, s := range p.Streams(r.ends) {
+		from := 0
+		if s.Back {
+			from = 1
+		}
+		r.streams[s.ID] = stream{name: s.Name, from: from}
+	}
+	return nil
+}

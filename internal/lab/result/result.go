@@ -308,16 +308,18 @@ type Matrix struct {
 
 // MatrixCell is one transfer.
 type MatrixCell struct {
-	Family      string  `json:"family"`   // "IPv4", "IPv6"
-	Protocol    string  `json:"protocol"` // "TCP", "UDP"
-	Bytes       int     `json:"bytes"`    // packet size asked for
-	Payload     int     `json:"payload"`  // bytes per segment or datagram that makes that size
-	BitRate     float64 `json:"bit_rate"` // goodput received
+	Family      string  `json:"family"`                 // "IPv4", "IPv6"
+	Protocol    string  `json:"protocol"`               // "TCP", "UDP"
+	Bytes       int     `json:"bytes"`                  // packet size asked for
+	Packet      int     `json:"packet_bytes,omitempty"` // size sent: from the IP header on; the nearest that the protocol can do
+	Payload     int     `json:"payload"`                // bytes per segment or datagram that makes that size
+	BitRate     float64 `json:"bit_rate"`               // goodput received
 	Packets     float64 `json:"packets_per_second,omitempty"`
 	Loss        float64 `json:"loss_ratio"`
 	Retransmits int     `json:"retransmits"`
 	CPUPercent  float64 `json:"cpu_percent"`      // of the machine
 	Failed      string  `json:"failed,omitempty"` // why there is no figure
+	Note        string  `json:"note,omitempty"`   // what a reader must know about this cell
 }
 
 // Responsiveness is latency while TCP saturates the device both ways.

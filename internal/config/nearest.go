@@ -49,3 +49,7 @@ func editDistance(a, b string) int {
 	}
 	return last[len(t)]
 }
+
+// Nearest returns the word that was probably meant by a mistyped one, or "": the
+// suggestions of the config file for other grammars that people type.
+func Nearest(typed string, words []string) string { return nearest(typed, words) }

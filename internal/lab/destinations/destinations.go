@@ -37,6 +37,18 @@ func (d Draw) Take(n int, random *rand.Rand) []netip.Addr {
 // span4 is a range of IPv4 addresses, both ends included.
 type span4 struct{ first, last uint32 }
 
+// Outside returns the same draws without addresses of these networks. The draw
+// must have others.
+func (d Draw) Outside(networks []netip.Prefix) Draw {
+	return func(random *rand.Rand) netip.Addr {
+		for {
+			if a := d(random); !within(a, networks) {
+				return a
+			}
+		}
+	}
+}
+
 // Covered draws uniformly among the IPv4 addresses that the prefixes cover;
 // prefixes of IPv6 are passed over.
 func Covered(table []netip.Prefix) (Draw, error) {
@@ -63,7 +75,7 @@ func Covered(table []netip.Prefix) (Draw, error) {
 func EachPrefix(table []netip.Prefix, ipv6 bool) (Draw, error) {
 	var prefixes []netip.Prefix
 	for _, p := range table {
-		if p.Addr().Is6() == ipv6 && hasUnicast(p) {
+		if p.Addr().Is6() == ipv6 && HasUnicast(p) {
 			prefixes = append(prefixes, p)
 		}
 	}

@@ -44,8 +44,8 @@ func within(a netip.Addr, set []netip.Prefix) bool {
 	return false
 }
 
-// hasUnicast reports whether a prefix holds an address that is no martian: it does unless a martian prefix holds it whole.
-func hasUnicast(p netip.Prefix) bool {
+// HasUnicast reports whether a prefix holds an address that is no martian: it does unless a martian prefix holds it whole.
+func HasUnicast(p netip.Prefix) bool {
 	for _, m := range martians {
 		if m.Bits() <= p.Bits() && m.Contains(p.Addr()) {
 			return false

@@ -37,6 +37,13 @@ type Bench interface {
 	Attempt(ctx context.Context, load Load) (Result, error)
 }
 
+// Stepper is a Bench that can change its load while it sends, without a pause.
+type Stepper interface {
+	// AttemptSteps offers the loads one after the other, drains after the last, and
+	// returns a result for each: frames count for the load under which they were sent.
+	AttemptSteps(ctx context.Context, loads []Load) ([]Result, error)
+}
+
 // Result is one trial with its raw counters.
 type Result struct {
 	Load
@@ -57,6 +64,9 @@ type Result struct {
 	Latency histogram.Histogram `json:"latency"`
 	Series  []Point             `json:"series,omitempty"` // of long trials: one point per interval
 	Silence time.Duration       `json:"silence_ns"`       // the longest time without an arrival
+	// LastLoss is when the last frame that got lost was sent, since the first frame of
+	// the load; 0 when none was lost or the bench doesn't know. Steppers know it.
+	LastLoss time.Duration `json:"last_loss_ns,omitempty"`
 	// The machine took the core away for so long in all, in so many stretches.
 	Gaps    uint64        `json:"gaps"`
 	GapTime time.Duration `json:"gap_ns"`
@@ -76,6 +86,9 @@ type Stream struct {
 	Duplicated uint64              `json:"duplicated"`
 	Reordered  uint64              `json:"reordered"`
 	Corrupted  uint64              `json:"corrupted"`
+	BadTTL     uint64              `json:"bad_ttl,omitempty"`
+	BadHeader  uint64              `json:"bad_header,omitempty"`
+	BadMAC     uint64              `json:"bad_mac,omitempty"`
 	Bytes      uint64              `json:"bytes"` // received, without FCS
 	Latency    histogram.Histogram `json:"latency"`
 }

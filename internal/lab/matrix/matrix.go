@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package matrix
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"time"
+
+	"minne/internal/lab/machine"
+	"minne/internal/lab/result"
+)
+
+// Options say how long to measure.
+type Options struct {
+	Cells   []Cell // empty is the paper's matrix
+	Seconds int    // of each cell
+	// Quick spends fewer tries on finding the UDP rate.
+	Quick    bool
+	Progress func(text string, left time.Duration) // may be nil
+}
+
+// Overheads for the first guess of the remaining time, before there is experience.
+const (
+	startTime = 300 * time.Millisecond // iperf3 and its handshake
+	tryTime   = 1                      // seconds of one try of a UDP rate
+)
+
+// Matrix measures all cells. A cell that fails keeps the reason and does not stop
+// the rest. When ctx ends, the cells that are done are returned with its error.
+func (n *Network) Matrix(ctx context.Context, o Options) (result.Matrix, error) {
+	m := result.Matrix{Device: n.name, Path: n.Path}
+	cells := o.Cells
+	if len(cells) == 0 {
+		cells = Cells()
+	}
+	for i, c := range cells {
+		if o.Progress != nil {
+			o.Progress(fmt.Sprintf("%s, %s: cell %d of %d", n.Path, c, i+1, len(cells)), remaining(cells[i:], o))
+		}
+		cell, err := n.cell(ctx, c, o)
+		if ctx.Err() != nil {
+			return m, ctx.Err()
+		}
+		if err != nil {
+			cell.Failed = err.Error()
+			if err := n.recover(); err != nil {
+				return m, err
+			}
+		}
+		m.Cells = append(m.Cells, cell)
+	}
+	return m, nil
+}
+
+// remaining is about how long the cells will take.
+func remaining(cells []Cell, o Options) (left time.Duration) {
+	for _, c := range cells {
+		left += time.Duration(o.Seconds)*time.Second + startTime
+		if c.Protocol == UDP {
+			left += time.Duration(o.tries()) * (tryTime*time.Second + startTime)
+		}
+	}
+	return left
+}
+
+// tries is how often a UDP rate is tried at most.
+func (o Options) tries() int {
+	if o.Quick {
+		return 2
+	}
+	return 4
+}
+
+// recover makes the server ready for the next cell: after a client that vanished it may believe itself busy.
+func (n *Network) recover() error {
+	if n.lab == nil {
+		return nil
+	}
+	return n.serve()
+}
+
+func (n *Network) cell(ctx context.Context, c Cell, o Options) (result.MatrixCell, error) {
+	given, payload, packet, note := segment(c, timestamps())
+	out := result.MatrixCell{Family: c.Family, Protocol: c.Protocol, Bytes: c.Bytes, Packet: packet, Payload: payload, Note: note}
+	args := []string{"-M", fmt.Sprint(given)}
+	if c.Protocol == UDP {
+		rate, err := n.udpRate(ctx, c, given, o.tries())
+		if err != nil {
+			return out, err
+		}
+		args = udpArguments(given, rate)
+	}
+	forwarded, err := n.kernelForwarded(c.Family)
+	if err != nil {
+		return out, err
+	}
+	before, err := machine.CPUTimes(os.DirFS("/"))
+	if err != nil {
+		return out, err
+	}
+	t, err := n.iperf(ctx, c.Family, o.Seconds, args...)
+	if err != nil {
+		return out, err
+	}
+	after, err := machine.CPUTimes(os.DirFS("/"))
+	if err != nil {
+		return out, err
+	}
+	busy, _ := after.Since(before)
+	out.BitRate, out.Packets, out.Loss, out.Retransmits, out.CPUPercent = t.BitRate, t.Packets, t.Loss, t.Retransmits, busy*100
+	if c.Protocol == TCP {
+		out.Packets = t.BitRate / 8 / float64(payload) // full segments, as a transfer that saturates sends
+	}
+	return out, n.judgeForwarder(c.Family, forwarded, out.Packets*float64(o.Seconds))
+}
+
+// udpArguments make iperf3 send datagrams of a length at a rate of payload bits per second; 0 is as fast as it can.
+func udpArguments(length int, rate float64) []string {
+	return []string{"-u", "-l", fmt.Sprint(length), "-b", fmt.Sprintf("%.0f", rate)}
+}
+
+// udpRate finds the rate at which most datagrams arrive. Sent as fast as possible,
+// UDP keeps the CPU busy with datagrams that are lost, and on most platforms fewer
+// arrive than of a slower stream; the paper remarks the same.
+func (n *Network) udpRate(ctx context.Context, c Cell, length, tries int) (float64, error) {
+	return search(tries, func(rate float64) (transfer, error) {
+		return n.iperf(ctx, c.Family, tryTime, udpArguments(length, rate)...)
+	})
+}
+
+// lossless is the share of lost datagrams from which on a rate is too much.
+const lossless = 0.005
+
+// search returns the rate of sending (bits per second, 0 for no limit) of those tried at which most arrived.
+func search(tries int, try func(rate float64) (transfer, error)) (best float64, err error) {
+	most, err := try(0)
+	if err != nil {
+		return 0, err
+	}
+	if most.Loss <= lossless {
+		return 0, nil // the sender is slower than all the rest
+	}
+	// The capacity is between a rate that loses nothing and one that does.
+	low, high := most.BitRate/2, most.BitRate/(1-most.Loss)
+	rate := most.BitRate
+	for range tries - 1 {
+		t, err := try(rate)
+		if err != nil {
+			return 0, err
+		}
+		if t.BitRate > most.BitRate {
+			best, most = rate, t
+		}
+		if t.Loss > lossless {
+			high = rate
+		} else {
+			low = rate
+		}
+		rate = math.Sqrt(low * high)
+	}
+	return best, nil
+}

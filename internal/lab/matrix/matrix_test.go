@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package matrix
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"minne/internal/kernel"
+	"minne/internal/lab/device"
+	"minne/internal/testns"
+)
+
+func TestMain(m *testing.M) { testns.Main(m) }
+
+func TestSegment(t *testing.T) {
+	for _, c := range []struct {
+		cell                   Cell
+		given, payload, packet int
+		note                   string
+	}{
+		{Cell{IPv4, UDP, 64}, 36, 36, 64, ""},
+		{Cell{IPv4, UDP, 1500}, 1472, 1472, 1500, ""},
+		{Cell{IPv6, UDP, 64}, 16, 16, 64, ""},
+		{Cell{IPv6, UDP, 48}, 16, 16, 64, "no datagrams below 16"},
+		{Cell{IPv6, UDP, 1500}, 1452, 1452, 1500, ""},
+		{Cell{IPv4, TCP, 64}, 88, 76, 128, "packets of 128 bytes"},
+		{Cell{IPv4, TCP, 128}, 88, 76, 128, ""},
+		{Cell{IPv4, TCP, 1500}, 1460, 1448, 1500, ""},
+		{Cell{IPv6, TCP, 128}, 88, 76, 148, "packets of 148 bytes"},
+		{Cell{IPv6, TCP, 256}, 196, 184, 256, ""},
+	} {
+		given, payload, packet, note := segment(c.cell, true)
+		if given != c.given || payload != c.payload || packet != c.packet || (c.note == "") != (note == "") || !strings.Contains(note, c.note) {
+			t.Errorf("%s: %d, %d, %d, %q; expected %+v", c.cell, given, payload, packet, note, c)
+		}
+	}
+	if _, payload, packet, _ := segment(Cell{IPv4, TCP, 1500}, false); payload != 1460 || packet != 1500 {
+		t.Errorf("without time stamps %d bytes in %d", payload, packet)
+	}
+	if n := len(Cells()); n != 24 {
+		t.Errorf("the paper's matrix has %d cells", n)
+	}
+}
+
+// A device that delivers up to 100 Mbit/s, and the less the more is sent above.
+func TestSearchFindsTheRate(t *testing.T) {
+	var tried []float64
+	device := func(rate float64) (transfer, error) {
+		tried = append(tried, rate)
+		if rate == 0 {
+			rate = 300e6
+		}
+		delivered := rate
+		if rate > 100e6 {
+			delivered = 100e6 - (rate-100e6)/4
+		}
+		return transfer{BitRate: delivered, Loss: 1 - delivered/rate}, nil
+	}
+	rate, err := search(4, device)
+	if err != nil || len(tried) != 4 {
+		t.Fatalf("tried %v, %v", tried, err)
+	}
+	if at, _ := device(rate); at.BitRate < 85e6 {
+		t.Errorf("chose %.0f of %v, where %.0f arrive", rate, tried, at.BitRate)
+	}
+}
+
+func TestSearchKeepsFullSpeed(t *testing.T) {
+	calls := 0
+	rate, err := search(4, func(float64) (transfer, error) { calls++; return transfer{BitRate: 1e6}, nil })
+	if rate != 0 || err != nil || calls != 1 {
+		t.Errorf("a sender that loses nothing at full speed: rate %v after %d tries, %v", rate, calls, err)
+	}
+	broken := errors.New("no route")
+	if _, err := search(4, func(float64) (transfer, error) { return transfer{}, broken }); !errors.Is(err, broken) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestReadTransfer(t *testing.T) {
+	udp := `{"end":{"sum":{"seconds":2,"bits_per_second":99,"lost_packets":100,"packets":1000},"sum_received":{"bits_per_second":500}}}`
+	if got, err := readTransfer(udp, nil); err != nil || got != (transfer{BitRate: 500, Packets: 450, Loss: 0.1}) {
+		t.Errorf("UDP: %+v, %v", got, err)
+	}
+	tcp := `{"end":{"sum_sent":{"bits_per_second":99,"retransmits":7},"sum_received":{"bits_per_second":98},"sum_received_bidir_reverse":{"bits_per_second":5}}}`
+	if got, err := readTransfer(tcp, nil); err != nil || got != (transfer{BitRate: 98, Back: 5, Retransmits: 7}) {
+		t.Errorf("TCP: %+v, %v", got, err)
+	}
+	for _, c := range []struct {
+		text  string
+		ended error
+		wrong string
+	}{
+		{`{"end":{},"error":"error - unable to connect to server: refused"}`, errors.New("exit status 1"), "iperf3: unable to connect"},
+		{`{"end":{}}`, nil, "nothing arrived"},
+		{tcp, errors.New("killed"), "killed"},
+		{`usage`, errors.New("exit status 1"), "exit status 1"},
+	} {
+		if got, err := readTransfer(c.text, c.ended); err == nil || !strings.Contains(err.Error(), c.wrong) {
+			t.Errorf("%s: %+v, %v; expected an error with %q", c.text, got, err, c.wrong)
+		}
+	}
+}
+
+func TestTrimmedMean(t *testing.T) {
+	var trips []time.Duration
+	for i := range 100 {
+		trips = append(trips, time.Millisecond)
+		if i >= 95 {
+			trips[i] = time.Second
+		}
+	}
+	if got := trimmedMean(trips); got != time.Millisecond {
+		t.Errorf("mean %s", got)
+	}
+	if _, _, err := summarize(nil, 5); err == nil {
+		t.Error("no probe came back, and there is a latency")
+	}
+	p, _, err := summarize(trips, 200)
+	if err != nil || p.Loss != 0.5 || p.P50 != time.Millisecond || p.P99 != time.Second || p.Spectrum.Count() != 100 {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+func build(t *testing.T, text string) *Network {
+	t.Helper()
+	spec, err := device.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	means := device.Means{Load: kernel.BulkRoutes}
+	if spec.Kind == device.Minne {
+		means.Binary = filepath.Join(t.TempDir(), "minne")
+		if out, err := exec.Command("go", "build", "-o", means.Binary, "minne/cmd/minne").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	n, err := Build(t.Context(), spec, means)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+// Every kind of device carries a small UDP and a large TCP transfer, and the packets have the size that the cell names.
+func TestTransfers(t *testing.T) {
+	for _, c := range []struct {
+		device, path string
+		cells        []Cell
+	}{
+		{"kernel", Routed, []Cell{{IPv4, UDP, 64}, {IPv6, TCP, 1500}}},
+		{"minne", Routed, []Cell{{IPv6, UDP, 64}, {IPv4, TCP, 256}}},
+		{"bridge", Bridged, []Cell{{IPv4, TCP, 64}, {IPv6, UDP, 1500}}},
+	} {
+		t.Run(c.device, func(t *testing.T) {
+			n := build(t, c.device)
+			m, err := n.Matrix(t.Context(), Options{Cells: c.cells, Seconds: 1, Quick: true})
+			if err != nil || m.Path != c.path || m.Device != c.device || len(m.Cells) != len(c.cells) {
+				t.Fatalf("%+v, %v", m, err)
+			}
+			for _, cell := range m.Cells {
+				if cell.Failed != "" || cell.BitRate <= 0 || cell.Packets <= 0 || cell.CPUPercent <= 0 || cell.CPUPercent > 100 || cell.Loss < 0 || cell.Loss > 1 {
+					t.Errorf("cell %+v", cell)
+				}
+				if payload := cell.BitRate / 8 / cell.Packets; math.Abs(payload/float64(cell.Payload)-1) > 0.05 {
+					t.Errorf("%.1f bytes arrived in a packet of cell %+v", payload, cell)
+				}
+			}
+		})
+	}
+}
+
+func TestResponsiveness(t *testing.T) {
+	n := build(t, "kernel")
+	r, err := n.Responsiveness(t.Context(), Options{Seconds: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Idle.P50 <= 0 || r.Loaded.P50 <= 0 || r.BitRate <= 0 || r.RPM <= 0 || r.Idle.Spectrum.Count() < 50 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestCancelKeepsCells(t *testing.T) {
+	n := build(t, "bridge")
+	ctx, cancel := context.WithCancel(t.Context())
+	second := 0
+	m, err := n.Matrix(ctx, Options{Cells: []Cell{{IPv4, TCP, 1500}, {IPv4, TCP, 1024}}, Seconds: 1, Progress: func(string, time.Duration) {
+		if second++; second == 2 {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) || len(m.Cells) != 1 {
+		t.Errorf("after a cancel in the second cell: %+v, %v", m, err)
+	}
+}
+
+// A server without an address of a family leaves those cells failed, with the reason.
+func TestMissingFamily(t *testing.T) {
+	n := build(t, "kernel")
+	delete(n.server, IPv6)
+	m, err := n.Matrix(t.Context(), Options{Cells: []Cell{{IPv6, TCP, 512}, {IPv4, TCP, 512}}, Seconds: 1})
+	if err != nil || len(m.Cells) != 2 || !strings.Contains(m.Cells[0].Failed, "no IPv6 address") || m.Cells[1].Failed != "" {
+		t.Errorf("%+v, %v", m, err)
+	}
+}

@@ -3,20 +3,35 @@
 package closedloop
 
 import (
-	"math/rand/v2"
 	"net/netip"
 	"strings"
 	"testing"
 
+	"minne/internal/kernel"
+	"minne/internal/lab/device"
+	"minne/internal/lab/statistics"
 	"minne/internal/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }
 
-// The rig with the kernel on both paths, as it is before any fast path is there.
-func kernelOnly(t *testing.T) *Rig {
+var (
+	routes = device.Prefixes("192.0.2.0/24", "2001:db8::/32")
+	hosts  = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
+)
+
+// rig builds one with a device of each text, named a, b, …
+func rig(t *testing.T, texts ...string) *Rig {
 	t.Helper()
-	r, err := NewRig(t.Context())
+	var places []Place
+	for i, text := range texts {
+		spec, err := device.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		places = append(places, Place{Name: string(rune('a' + i)), Device: spec, Slow: spec.Kind == device.Kernel, Routes: routes})
+	}
+	r, err := NewRig(t.Context(), device.Means{Load: kernel.BulkRoutes}, places...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,86 +40,96 @@ func kernelOnly(t *testing.T) *Rig {
 			t.Error(err)
 		}
 	})
-	commands := []string{
-		"ethtool -K fast gro on", "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
-		"ip route add 192.0.2.0/24 via " + NextHop(0, false).String(), "ip route add 2001:db8::/32 via " + NextHop(0, true).String(),
-	}
-	for port, addresses := range map[string][]netip.Prefix{"slow": SlowAddresses, "fast": FastAddresses, "out": OutAddresses} {
-		for _, a := range addresses {
-			// Before the routes, which need the addresses.
-			commands = append([]string{"ip address add " + a.String() + " dev " + port}, commands...)
-		}
-	}
-	if out, err := r.Router.Run(t.Context(), "sh", "-ec", strings.Join(commands, "; ")); err != nil {
-		t.Fatal(err, out)
-	}
-	if err := r.Neighbours(); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Aim([]netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}); err != nil {
+	if err := r.Aim(hosts); err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-func TestComparingThePathsNeedsAFastPath(t *testing.T) {
-	r := kernelOnly(t)
+func TestEveryPathOfARigForwards(t *testing.T) {
+	r := rig(t, "kernel", "bridge", "none")
 	for _, ipv6 := range []bool{false, true} {
-		kernel := Side{Rig: r, Path: Kernel, IPv6: ipv6}
-		if _, err := Compare(t.Context(), kernel, Side{Rig: r, Path: Fast, IPv6: ipv6}, 1); err == nil || !strings.Contains(err.Error(), "left") {
+		for name, path := range map[string]*Path{
+			"direct": r.Direct, "kernel": r.Path("a"), "kernel's second entry": r.SlowPath("a"), "bridge": r.Path("b"), "cable": r.Path("c"),
+		} {
+			for _, size := range []int{0, 508, 1514} {
+				trial, err := path.Try(t.Context(), Load{IPv6: ipv6, FrameBytes: size}, 2000, 0)
+				if err != nil || trial.Lost != 0 || trial.Arrived.Received != 2000 || trial.PerFrame <= 0 {
+					t.Errorf("%s, ipv6 %v, %d bytes: %+v, %v", name, ipv6, size, trial, err)
+				}
+			}
+		}
+	}
+}
+
+func TestMeasuringTheFastPathNeedsOne(t *testing.T) {
+	r := rig(t, "kernel")
+	for _, ipv6 := range []bool{false, true} {
+		load := Load{IPv6: ipv6}
+		slow, pretender := Side{r.SlowPath("a"), load}, *r.Path("a")
+		pretender.forwarder = device.ByFastPath
+		if _, err := Compare(t.Context(), slow, Side{&pretender, load}, 1); err == nil || !strings.Contains(err.Error(), "left") {
 			t.Errorf("ipv6 %v: error %v, expected that the packets were left to the kernel", ipv6, err)
 		}
-		c, err := Compare(t.Context(), kernel, kernel, 3)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.Rounds != 3 || c.Lost != 0 || c.A.PerPacket <= 0 || c.Ratio.Median <= 0 {
-			t.Errorf("ipv6 %v: %+v", ipv6, c)
-		}
-		if direct, err := Measure(t.Context(), Side{Rig: r, Path: Direct, IPv6: ipv6}, 3); err != nil || direct.PerPacket <= 0 {
-			t.Errorf("ipv6 %v: direct %+v, %v", ipv6, direct, err)
+		cable := *r.Direct
+		cable.device, cable.forwarder = r.Device("a"), device.ByKernel
+		if _, err := Measure(t.Context(), Side{&cable, load}, 1); err == nil || !strings.Contains(err.Error(), "nobody else") {
+			t.Errorf("ipv6 %v: error %v, expected that the kernel forwarded too little", ipv6, err)
 		}
 	}
 }
 
 func TestTheRigNoticesAWrongRouter(t *testing.T) {
-	r := kernelOnly(t)
+	r := rig(t, "kernel")
 	// A router that sets the TTL by itself, as a mangling rule does.
-	if out, err := r.Router.Run(t.Context(), "nft", "table ip t { chain c { type filter hook postrouting priority 0; ip ttl set 9; }; }"); err != nil {
+	if out, err := r.Device("a").Node().Run(t.Context(), "nft", "table ip t { chain c { type filter hook postrouting priority 0; ip ttl set 9; }; }"); err != nil {
 		t.Fatal(err, out)
 	}
-	if _, err := r.Try(t.Context(), Kernel, false, 1000, 0, 0); err == nil || !strings.Contains(err.Error(), "wrong TTL") {
+	if _, err := r.Path("a").Try(t.Context(), Load{}, 1000, 0); err == nil || !strings.Contains(err.Error(), "wrong TTL") {
 		t.Errorf("error %v, expected that the TTL is wrong", err)
 	}
 }
 
-func TestTableSpreadsRoutesOverTheNextHops(t *testing.T) {
-	count := map[int]int{}
-	for i := range 25_600 {
-		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(20 + i>>16), byte(i >> 8), byte(i), 0}), 24)
-		count[spread(p)]++
+// What is measured of real devices is only looked at for sense: tests share the machine.
+func TestFiguresOfRealDevices(t *testing.T) {
+	r := rig(t, "kernel", "kernel", "none")
+	load := Load{}
+	a, b, cable := Side{r.Path("a"), load}, Side{r.Path("b"), load}, Side{r.Path("c"), load}
+	const n = 3
+	c, err := Compare(t.Context(), a, b, n)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(count) != NextHops {
-		t.Fatalf("%d next hops used, expected %d", len(count), NextHops)
+	if c.Rounds != n || c.Lost != 0 || c.A.PerPacket <= 0 || c.Ratio.Median <= 0 {
+		t.Errorf("%+v", c)
 	}
-	for hop, n := range count {
-		if n < 200 || n > 800 {
-			t.Errorf("next hop %d has %d routes of 25,600 over %d", hop, n, NextHops)
-		}
+	told := 0
+	own, err := Cost(t.Context(), a, n, func(done int) { told = done })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own.PerPacket.Median <= 0 || own.PerPacket.Median >= own.With.Median || own.Without.Median <= 0 || own.Rounds != n || told != n {
+		t.Errorf("%+v after %d rounds", own, told)
+	}
+	versus, err := Against(t.Context(), a, cable, b, n, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Even on a busy machine a kernel's forwarding takes longer than none.
+	if versus.Verdict != string(statistics.Faster) || versus.CostRatio != nil || versus.A != "kernel" || versus.B != "none" {
+		t.Errorf("a cable against the kernel: %+v", versus)
+	}
+	if versus, err = Against(t.Context(), a, b, a, n, nil); err != nil || versus.CostRatio == nil || versus.RateA <= 0 || versus.RateB <= 0 {
+		t.Errorf("%+v, %v", versus, err)
 	}
 }
 
-func TestIntervalHoldsTheMedian(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	values := make([]float64, 101)
-	for i := range values {
-		values[i] = 2 + random.NormFloat64()/10
-	}
-	got := interval(values)
-	if got.Low > got.Median || got.High < got.Median || got.Low < 1.9 || got.High > 2.1 || got.High-got.Low < 0.005 {
-		t.Errorf("%+v for values around 2", got)
-	}
-	if one := interval([]float64{3}); one != (Interval{3, 3, 3}) {
-		t.Errorf("one value: %+v", one)
+func TestARigThatCannotBeBuiltLeavesNothing(t *testing.T) {
+	spec := device.Spec{Kind: device.Minne}
+	if r, err := NewRig(t.Context(), device.Means{Binary: "/bin/false", Load: kernel.BulkRoutes}, Place{Name: "a", Device: spec, Routes: routes}); err == nil {
+		r.Close()
+		t.Fatal("a router whose command fails at once was taken")
+	} else if !strings.Contains(err.Error(), "device minne") {
+		t.Errorf("error %v, expected the device's name in it", err)
 	}
 }

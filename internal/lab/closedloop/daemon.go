@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"minne/internal/lab"
+	"minne/internal/lab/device"
+	"minne/internal/lab/statistics"
 	"minne/internal/lab/traffic"
 	"minne/internal/rib"
 )
@@ -48,7 +50,7 @@ func (r *DaemonResult) add(row DaemonRow) {
 type DaemonOptions struct {
 	Binary   string // the minne command
 	Table    []netip.Prefix
-	Load     Loader
+	Load     device.Loader
 	Progress io.Writer
 }
 
@@ -64,11 +66,13 @@ const (
 // Daemon measures what the daemon costs and how fast it keeps the fast path's
 // tables equal to the kernel's, as packets and the kernel's accounting see it.
 func Daemon(ctx context.Context, o DaemonOptions) (*DaemonResult, error) {
-	r, err := newRouted(ctx, o.Binary, o.Load)
+	rig, err := NewRig(ctx, device.Means{Binary: o.Binary, Load: o.Load}, Place{Name: routerPlace, Device: device.Spec{Kind: device.Minne}})
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close()
+	defer rig.Close()
+	d := rig.Device(routerPlace)
+	r := &routed{Rig: rig, device: d, minne: d.Router(), fast: rig.Path(routerPlace), load: o.Load}
 	result := &DaemonResult{}
 	for _, step := range []struct {
 		what string
@@ -89,8 +93,22 @@ func Daemon(ctx context.Context, o DaemonOptions) (*DaemonResult, error) {
 	return result, nil
 }
 
+// routed is a rig with a Minne router in it.
+type routed struct {
+	*Rig
+	device *device.Device
+	minne  *lab.Minne
+	fast   *Path
+	load   device.Loader
+}
+
+const (
+	routerPlace = "router"
+	outPort     = 1 // of the device's ports, the one to the sink
+)
+
 func (r *routed) measureSmall(ctx context.Context, o DaemonOptions, result *DaemonResult) error {
-	if err := r.install(ctx, o.Table[:fewRoutes]); err != nil {
+	if err := r.device.Install(ctx, outPort, o.Table[:fewRoutes]); err != nil {
 		return err
 	}
 	if err := pause(ctx, 5*time.Second); err != nil {
@@ -107,7 +125,7 @@ func (r *routed) measureFirstTable(ctx context.Context, o DaemonOptions, result 
 	if _, err := r.minne.Command(ctx, "fast-path", "off"); err != nil {
 		return err
 	}
-	if err := r.install(ctx, o.Table); err != nil {
+	if err := r.device.Install(ctx, outPort, o.Table[fewRoutes:]); err != nil {
 		return err
 	}
 	begun := time.Now()
@@ -150,7 +168,7 @@ func (r *routed) measureFirstTable(ctx context.Context, o DaemonOptions, result 
 		return err
 	}
 	for _, ipv6 := range []bool{false, true} {
-		if err := r.awaitFast(ctx, ipv6, len(destinations)/2); err != nil {
+		if err := r.fast.AwaitFast(ctx, Load{IPv6: ipv6}, len(destinations)/2); err != nil {
 			return err
 		}
 	}
@@ -165,7 +183,7 @@ func (r *routed) measureFirstTable(ctx context.Context, o DaemonOptions, result 
 // contains the kernel's own work.
 func (r *routed) measureChanges(ctx context.Context, o DaemonOptions, result *DaemonResult) error {
 	leaves := withoutLonger(o.Table, changes)
-	routes, err := r.Table(leaves)
+	routes, err := r.device.Table(outPort, leaves)
 	if err != nil {
 		return err
 	}
@@ -184,7 +202,7 @@ func (r *routed) measureChanges(ctx context.Context, o DaemonOptions, result *Da
 			routes[i].Hops = []rib.Hop{{Gateway: NextHop(hop, false), Interface: routes[i].Hops[0].Interface, Weight: 1}}
 		}
 		begun := time.Now()
-		if err := r.Router.Do(func() error { return r.load(ctx, routes) }); err != nil {
+		if err := r.device.Change(ctx, routes); err != nil {
 			return err
 		}
 		kernel = append(kernel, float64(len(routes))/time.Since(begun).Seconds())
@@ -196,15 +214,15 @@ func (r *routed) measureChanges(ctx context.Context, o DaemonOptions, result *Da
 			return err
 		}
 	}
-	result.add(DaemonRow{Name: "route-changes", Value: median(rates), Unit: "1/s", Bar: 200_000,
-		Detail: fmt.Sprintf("%d at once, from the first in the kernel to the last visible to packets; the kernel alone takes %.0f/s", len(routes), median(kernel))})
+	result.add(DaemonRow{Name: "route-changes", Value: statistics.Median(rates), Unit: "1/s", Bar: 200_000,
+		Detail: fmt.Sprintf("%d at once, from the first in the kernel to the last visible to packets; the kernel alone takes %.0f/s", len(routes), statistics.Median(kernel))})
 	return nil
 }
 
 // awaitVia waits until packets to the first n destinations leave through a next hop.
 func (r *routed) awaitVia(ctx context.Context, hop, frames, n int) error {
 	return lab.Until(ctx, time.Minute, "the change to reach packets", func() error {
-		wrong, err := r.TryVia(ctx, hop, frames, n)
+		wrong, err := r.fast.TryVia(ctx, hop, frames, n)
 		if err == nil && wrong > 0 {
 			return fmt.Errorf("%d of %d packets take the old way", wrong, frames)
 		}
@@ -220,7 +238,7 @@ func (r *routed) measureLatency(ctx context.Context, o DaemonOptions, result *Da
 	if err := r.Aim([]netip.Addr{leaf[0].Addr().Next()}); err != nil {
 		return err
 	}
-	routes, err := r.Table(leaf)
+	routes, err := r.device.Table(outPort, leaf)
 	if err != nil {
 		return err
 	}
@@ -235,13 +253,13 @@ func (r *routed) measureLatency(ctx context.Context, o DaemonOptions, result *Da
 		late = append(late, ms)
 	}
 	slices.Sort(late)
-	result.add(DaemonRow{Name: "one-change-visible", Value: median(late), Unit: "ms", Bar: 5, AtMost: true,
+	result.add(DaemonRow{Name: "one-change-visible", Value: statistics.Median(late), Unit: "ms", Bar: 5, AtMost: true,
 		Detail: fmt.Sprintf("after the kernel was asked; median of %d, 95 %% within %.2f ms, longest %.2f ms", len(late), late[len(late)*95/100], late[len(late)-1])})
 	return nil
 }
 
 func (r *routed) changeUnderTraffic(ctx context.Context, routes []rib.Route, hop int) (ms float64, err error) {
-	s := r.stream(Fast, false)
+	s := r.fast.stream(Load{})
 	s.Frames, s.Rate = 5*latencyRate, latencyRate                 // at most; it is ended when the change was seen
 	if err := r.sink.Expect(s.ID, traffic.Expect{}); err != nil { // forgets the stream before
 		return 0, err
@@ -252,7 +270,7 @@ func (r *routed) changeUnderTraffic(ctx context.Context, routes []rib.Route, hop
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		trial, err = r.run(sending, s, r.hopMAC(hop), 6)
+		trial, err = r.fast.run(sending, s, hopMAC(r.fast.sink, hop), 6)
 		done <- err
 	}()
 	arrived := func() (a traffic.Arrived) {
@@ -265,7 +283,7 @@ func (r *routed) changeUnderTraffic(ctx context.Context, routes []rib.Route, hop
 		time.Sleep(time.Millisecond)
 	}
 	var then traffic.Arrived // just before the kernel was asked for the change
-	changed := r.Router.Do(func() error {
+	changed := r.device.Node().Do(func() error {
 		then = arrived()
 		return r.load(ctx, routes)
 	})
@@ -314,13 +332,13 @@ func (r *routed) measureRestart(ctx context.Context, o DaemonOptions, result *Da
 	if err := r.Aim(destinations); err != nil {
 		return err
 	}
-	s := r.stream(Fast, false)
+	s := r.fast.stream(Load{})
 	s.Frames, s.Rate = 10*restartRate, restartRate
 	var trial Trial
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		trial, err = r.run(ctx, s, r.sinkMAC, 5)
+		trial, err = r.fast.run(ctx, s, r.fast.sink, 5)
 		done <- err
 	}()
 	time.Sleep(time.Second)

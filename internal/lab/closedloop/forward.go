@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 
 	"minne/internal/lab/destinations"
+	"minne/internal/lab/device"
 	"minne/internal/lab/traffic"
 )
 
@@ -46,63 +47,58 @@ type ForwardOptions struct {
 	Table    []netip.Prefix
 	Rounds   int
 	Only     []string // names of the rows to measure; none is all
-	Load     Loader
+	Load     device.Loader
 	Progress io.Writer
 }
 
 // The one route of each family in the small table: all destinations are behind it.
-var oneRoute = prefixes("0.0.0.0/0", "::/0")
+var oneRoute = device.Prefixes("0.0.0.0/0", "::/0")
+
+// The places of the two routers.
+const onePlace, fullPlace = "one", "full"
 
 // Forward measures the fast path against the kernel, and a full table against a
 // single route. Both tables are there at once, in two routers, so that every
 // comparison alternates its trials.
 func Forward(ctx context.Context, o ForwardOptions) (*ForwardResult, error) {
 	fmt.Fprintln(o.Progress, "building two routers: one with a single route per family, one with the full table")
-	one, err := newRouted(ctx, o.Binary, o.Load)
+	minne := device.Spec{Kind: device.Minne}
+	r, err := NewRig(ctx, device.Means{Binary: o.Binary, Load: o.Load},
+		Place{Name: onePlace, Device: minne, Slow: true, Routes: oneRoute},
+		Place{Name: fullPlace, Device: minne, Slow: true, Routes: o.Table})
 	if err != nil {
 		return nil, err
 	}
-	defer one.Close()
-	full, err := newRouted(ctx, o.Binary, o.Load)
-	if err != nil {
-		return nil, err
-	}
-	defer full.Close()
+	defer r.Close()
 	routes := map[bool]int{}
 	for _, p := range o.Table {
 		routes[p.Addr().Is6()]++
 	}
-	destinations, err := fullDestinations(o.Table)
-	if err != nil {
-		return nil, err
-	}
-	if err := one.fill(ctx, oneRoute, destinations); err != nil {
-		return nil, err
-	}
-	if err := full.fill(ctx, o.Table, destinations); err != nil {
+	if err := r.aimAtTable(ctx, o.Table); err != nil {
 		return nil, err
 	}
 	result := &ForwardResult{Batch: traffic.Batch, CPUs: runtime.NumCPU()}
 	for ipv6, baseline := range map[bool]*float64{false: &result.Baseline4, true: &result.Baseline6} {
-		s, err := Measure(ctx, Side{Rig: one.Rig, Path: Direct, IPv6: ipv6}, 10)
+		s, err := Measure(ctx, Side{r.Direct, Load{IPv6: ipv6}}, 10)
 		if err != nil {
 			return nil, err
 		}
 		*baseline = s.PerPacket
 	}
+	one, oneSlow, full, fullSlow := r.Path(onePlace), r.SlowPath(onePlace), r.Path(fullPlace), r.SlowPath(fullPlace)
 	for _, c := range []struct {
 		row  ForwardRow
 		a, b Side
 	}{
-		{ForwardRow{Name: "ipv4-one-route", A: "kernel", B: "fast path", Bar: 1.7}, Side{one.Rig, Kernel, false, 1}, Side{one.Rig, Fast, false, 1}},
-		{ForwardRow{Name: "ipv4-full-random", A: "kernel", B: "fast path", Bar: 2.2}, Side{full.Rig, Kernel, false, 0}, Side{full.Rig, Fast, false, 0}},
-		{ForwardRow{Name: "ipv6-one-route", A: "kernel", B: "fast path"}, Side{one.Rig, Kernel, true, 1}, Side{one.Rig, Fast, true, 1}},
-		{ForwardRow{Name: "ipv6-full-in-table", A: "kernel", B: "fast path", Bar: 3}, Side{full.Rig, Kernel, true, 0}, Side{full.Rig, Fast, true, 0}},
-		{ForwardRow{Name: "ipv4-full-vs-one", A: "fast path, one route", B: "fast path, full table", Bar: 0.80}, Side{one.Rig, Fast, false, 1}, Side{full.Rig, Fast, false, 0}},
-		{ForwardRow{Name: "ipv6-full-vs-one", A: "fast path, one route", B: "fast path, full table"}, Side{one.Rig, Fast, true, 1}, Side{full.Rig, Fast, true, 0}},
+		{ForwardRow{Name: "ipv4-one-route", A: "kernel", B: "fast path", Bar: 1.7}, Side{oneSlow, Load{Destinations: 1}}, Side{one, Load{Destinations: 1}}},
+		{ForwardRow{Name: "ipv4-full-random", A: "kernel", B: "fast path", Bar: 2.2}, Side{fullSlow, Load{}}, Side{full, Load{}}},
+		{ForwardRow{Name: "ipv6-one-route", A: "kernel", B: "fast path"}, Side{oneSlow, Load{IPv6: true, Destinations: 1}}, Side{one, Load{IPv6: true, Destinations: 1}}},
+		{ForwardRow{Name: "ipv6-full-in-table", A: "kernel", B: "fast path", Bar: 3}, Side{fullSlow, Load{IPv6: true}}, Side{full, Load{IPv6: true}}},
+		{ForwardRow{Name: "ipv4-full-vs-one", A: "fast path, one route", B: "fast path, full table", Bar: 0.80}, Side{one, Load{Destinations: 1}}, Side{full, Load{}}},
+		{ForwardRow{Name: "ipv6-full-vs-one", A: "fast path, one route", B: "fast path, full table"}, Side{one, Load{IPv6: true, Destinations: 1}}, Side{full, Load{IPv6: true}}},
 		// The same packets on both sides: what remains is the table alone.
-		{ForwardRow{Name: "ipv4-random-full-vs-one", A: "fast path, one route", B: "fast path, full table"}, Side{one.Rig, Fast, false, 0}, Side{full.Rig, Fast, false, 0}},
-		{ForwardRow{Name: "ipv6-random-full-vs-one", A: "fast path, one route", B: "fast path, full table"}, Side{one.Rig, Fast, true, 0}, Side{full.Rig, Fast, true, 0}},
+		{ForwardRow{Name: "ipv4-random-full-vs-one", A: "fast path, one route", B: "fast path, full table"}, Side{one, Load{}}, Side{full, Load{}}},
+		{ForwardRow{Name: "ipv6-random-full-vs-one", A: "fast path, one route", B: "fast path, full table"}, Side{one, Load{IPv6: true}}, Side{full, Load{IPv6: true}}},
 	} {
 		if len(o.Only) > 0 && !slices.Contains(o.Only, c.row.Name) {
 			continue
@@ -110,11 +106,11 @@ func Forward(ctx context.Context, o ForwardOptions) (*ForwardResult, error) {
 		fmt.Fprintf(o.Progress, "measuring %s\n", c.row.Name)
 		row := c.row
 		row.Family, row.FrameBytes, row.Routes, row.Destinations = "ipv4", traffic.MinFrame4, 1, 1
-		if c.b.IPv6 {
+		if c.b.Load.IPv6 {
 			row.Family, row.FrameBytes = "ipv6", traffic.MinFrame6
 		}
-		if c.b.Rig == full.Rig {
-			row.Routes, row.Destinations = routes[c.b.IPv6], traffic.MaxDestinations
+		if c.b.Path == full {
+			row.Routes, row.Destinations = routes[c.b.Load.IPv6], traffic.MaxDestinations
 		}
 		if row.Comparison, err = Compare(ctx, c.a, c.b, o.Rounds); err != nil {
 			return nil, fmt.Errorf("%s: %w", row.Name, err)
@@ -128,17 +124,20 @@ func Forward(ctx context.Context, o ForwardOptions) (*ForwardResult, error) {
 	return result, nil
 }
 
-// fill installs routes and waits until the fast path forwards to all destinations.
-func (r *routed) fill(ctx context.Context, table []netip.Prefix, destinations []netip.Addr) error {
+// aimAtTable loads destinations out of the table, and waits until the fast path in every place forwards to them.
+func (r *Rig) aimAtTable(ctx context.Context, table []netip.Prefix) error {
+	destinations, err := fullDestinations(table)
+	if err != nil {
+		return err
+	}
 	if err := r.Aim(destinations); err != nil {
 		return err
 	}
-	if err := r.install(ctx, table); err != nil {
-		return err
-	}
-	for _, ipv6 := range []bool{false, true} {
-		if err := r.awaitFast(ctx, ipv6, len(destinations)/2); err != nil {
-			return err
+	for place := range r.devices {
+		for _, ipv6 := range []bool{false, true} {
+			if err := r.Path(place).AwaitFast(ctx, Load{IPv6: ipv6}, len(destinations)/2); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -24,26 +24,6 @@ import (
 	"minne/internal/rib"
 )
 
-// Wiring is the network around a device.
-type Wiring struct {
-	Ports []Port
-}
-
-// Port is one of the device's ports and what is behind it.
-type Port struct {
-	Name       string // the interface's name in the node
-	Addresses  []netip.Prefix
-	Stations   []Station      // neighbours on the port's network; those that routes lead to are among them
-	Routes     []netip.Prefix // reached through the stations of their family, see Spread
-	KernelOnly bool           // packets that arrive here are left to the kernel by a Minne whose file the lab makes
-}
-
-// Station is a neighbour: a next hop, or a host.
-type Station struct {
-	Address netip.Addr
-	MAC     net.HardwareAddr
-}
-
 // Loader puts routes into the kernel of the calling thread's namespace.
 type Loader func(ctx context.Context, routes []rib.Route) error
 

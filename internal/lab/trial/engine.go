@@ -66,6 +66,7 @@ type Engine struct {
 	options Options
 	warm    bool
 	busy    bool // an attempt was made: the device must settle before the next
+	purpose string
 	counts  Counts
 }
 
@@ -146,12 +147,24 @@ func (e *Engine) AttemptSteps(ctx context.Context, loads []Load) ([]Result, erro
 		return results, err
 	}
 	for i := range results {
-		if err := e.judge(ctx, &results[i]); err != nil {
+		e.note(&results[i], e.purpose)
+		if err := wrong(results[i]); err != nil {
 			return results, err
 		}
 		e.count(results[i])
 	}
-	return results, nil
+	return results, sane(sum(results))
+}
+
+// sum is all steps as one trial: a frame that is under way when the load changes may
+// be counted as sent in one step and as received in the next.
+func sum(steps []Result) (all Result) {
+	for _, s := range steps {
+		all.Intended += s.Intended
+		all.Sent += s.Sent
+		all.Received += s.Received
+	}
+	return all
 }
 
 func (e *Engine) count(r Result) {
@@ -170,7 +183,7 @@ func (e *Engine) attempt(ctx context.Context, load Load) (Result, error) {
 	if err != nil {
 		return r, err
 	}
-	return r, e.judge(ctx, &r)
+	return r, e.judge(&r, e.purpose)
 }
 
 // ready warms the device up if that has not been done, else lets it settle.
@@ -180,7 +193,7 @@ func (e *Engine) ready(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("warm-up: %w", err)
 		}
-		if err := e.judge(WithPurpose(ctx, "warm-up"), &r); err != nil {
+		if err := e.judge(&r, "warm-up"); err != nil {
 			return fmt.Errorf("warm-up: %w", err)
 		}
 	}
@@ -196,17 +209,22 @@ func (e *Engine) ready(ctx context.Context) error {
 	}
 }
 
-// judge completes a result, records it, and says whether it can be one.
-func (e *Engine) judge(ctx context.Context, r *Result) error {
+// judge notes a result, and says whether it can be one.
+func (e *Engine) judge(r *Result, purpose string) error {
+	e.note(r, purpose)
+	return errors.Join(sane(*r), wrong(*r))
+}
+
+// note completes a result and records it.
+func (e *Engine) note(r *Result, purpose string) {
 	e.busy = true
-	r.Purpose, r.Traffic, r.Device = purpose(ctx), e.options.Traffic, e.options.Device
+	r.Purpose, r.Traffic, r.Device = purpose, e.options.Traffic, e.options.Device
 	if r.Void == "" {
 		r.Void = e.disturbed(*r)
 	}
 	if e.options.Record != nil {
 		e.options.Record(*r)
 	}
-	return errors.Join(sane(*r), wrong(*r))
 }
 
 // disturbed says how gaps spoilt a trial; empty when they didn't. See Engine.
@@ -255,14 +273,12 @@ func sane(r Result) error {
 	return nil
 }
 
-type purposeKey struct{}
+// Purpose says what the next trials are for: "search", "latency at 50 %".
+func (e *Engine) Purpose(text string) { e.purpose = text }
 
-// WithPurpose says what the trials under the context are for: "search", "latency at 50 %".
-func WithPurpose(ctx context.Context, purpose string) context.Context {
-	return context.WithValue(ctx, purposeKey{}, purpose)
-}
-
-func purpose(ctx context.Context) string {
-	p, _ := ctx.Value(purposeKey{}).(string)
-	return p
+// For tells a tester or bench what its next trials are for, if it keeps such notes as an Engine does.
+func For(tester any, purpose string) {
+	if t, ok := tester.(interface{ Purpose(string) }); ok {
+		t.Purpose(purpose)
+	}
 }

@@ -127,9 +127,10 @@ func TestEngineWarmsUpOnceAndTellsWhatForTrialsAre(t *testing.T) {
 		WarmUp: 3 * time.Second, MaxLoad: 5000, Settle: -1, Traffic: "one flow", Device: "kernel",
 		Record: func(r trial.Result) { recorded = append(recorded, r) },
 	})
-	ctx := trial.WithPurpose(context.Background(), "search")
+	trial.For(bench, "nothing: a script keeps no notes")
+	trial.For(e, "search")
 	for range 2 {
-		if r, err := e.Try(ctx, second); err != nil || r.Received != 1000 {
+		if r, err := e.Try(context.Background(), second); err != nil || r.Received != 1000 {
 			t.Fatalf("%d received, error %v: the warm-up must not count", r.Received, err)
 		}
 	}
@@ -229,7 +230,8 @@ func TestEngineSteps(t *testing.T) {
 	}
 	bad := sent(1000, 0)
 	bad.BadMAC = 1
-	e := trial.NewEngine(&stairs{script{results: []trial.Result{sent(900, 0), sent(1000, 0), sent(900, 0), bad}}}, quick(trial.Options{Device: "x"}))
+	// 5 frames of the first step arrive in the second.
+	e := trial.NewEngine(&stairs{script{results: []trial.Result{sent(900, 0), sent(1005, 0), sent(900, 0), bad}}}, quick(trial.Options{Device: "x"}))
 	results, err := e.AttemptSteps(ctx, loads)
 	if err != nil || len(results) != 2 || results[1].Load != loads[1] || results[1].Device != "x" {
 		t.Errorf("results %v, error %v: expected both steps", len(results), err)
@@ -237,5 +239,9 @@ func TestEngineSteps(t *testing.T) {
 	var wrong *trial.WrongError
 	if _, err = e.AttemptSteps(ctx, loads); !errors.As(err, &wrong) {
 		t.Errorf("error %v: expected a WrongError", err)
+	}
+	e = trial.NewEngine(&stairs{script{results: []trial.Result{sent(1000, 0), sent(1005, 0)}}}, quick(trial.Options{}))
+	if _, err = e.AttemptSteps(ctx, loads); err == nil {
+		t.Error("more frames received than sent in all steps together: expected an error")
 	}
 }

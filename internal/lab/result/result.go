@@ -127,7 +127,7 @@ type Subject struct {
 	MeanSize float64 `json:"mean_bytes"`
 }
 
-// Goal is a search goal (RFC 9971 section 4.6).
+// Goal is a search goal (RFC 9971 section 4.6.7).
 type Goal struct {
 	Name          string        `json:"name"`              // "NDR", "PDR", "RFC 2544"
 	LossRatio     float64       `json:"loss_ratio"`        // Goal Loss Ratio
@@ -146,7 +146,7 @@ type Bound struct {
 	// not even the greatest load was too much.
 	Lower       float64 `json:"lower_fps"`
 	Upper       float64 `json:"upper_fps"`
-	Conditional float64 `json:"conditional_throughput_fps"` // RFC 9971 section 4.9.3
+	Conditional float64 `json:"conditional_throughput_fps"` // RFC 9971 section 4.8.3
 	Irregular   string  `json:"irregular,omitempty"`        // in words
 }
 

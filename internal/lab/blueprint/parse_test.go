@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -192,5 +193,36 @@ func TestConfigurationsInFiles(t *testing.T) {
 	bad := write("r.yaml", "version: 1\nsytem: {hostname: r}\n")
 	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), bad+":2:1") {
 		t.Errorf("%v, expected the place %s:2:1", err, bad)
+	}
+}
+
+// What the guide shows is valid, and it names every key and every role.
+func TestTheGuideIsRight(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/guides/lab-topologies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(text), "```topology\n")[1:]
+	if len(blocks) == 0 {
+		t.Error("the guide shows no topology")
+	}
+	for _, b := range blocks {
+		shown, _, _ := strings.Cut(b, "```")
+		if _, err := Parse("guide.yaml", []byte(shown)); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, schema := range []reflect.Type{reflect.TypeFor[Blueprint](), reflect.TypeFor[Node](), reflect.TypeFor[Route](), reflect.TypeFor[Link]()} {
+		for i := range schema.NumField() {
+			key := schema.Field(i).Tag.Get("yaml")
+			if key != "" && !strings.Contains(string(text), key+":") && !strings.Contains(string(text), key+"`") {
+				t.Errorf("the guide does not tell of %s", key)
+			}
+			for role := range strings.SplitSeq(schema.Field(i).Tag.Get("enum"), ",") {
+				if key == "runs" && !strings.Contains(string(text), "| `"+role+"` |") {
+					t.Errorf("the guide does not tell what runs: %s is", role)
+				}
+			}
+		}
 	}
 }

@@ -3,6 +3,7 @@
 package blueprint
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -89,7 +90,6 @@ func TestBuiltinTopologiesForward(t *testing.T) {
 			for _, to := range c.to {
 				ping(t, net.Node(c.from), to)
 			}
-			t.Logf("\n%s", strings.Join(b.Describe(), "\n"))
 		})
 	}
 }
@@ -120,6 +120,58 @@ func TestBIRDMinneAndFRRExchangeRoutes(t *testing.T) {
 		if err != nil || strings.Count(out, c.answer) != c.times {
 			t.Errorf("%v in %s says (%v)\n%s\nexpected %d × %s", c.asked, c.node, err, out, c.times, c.answer)
 		}
+	}
+}
+
+// Two Minnes side by side, both with their fast path, a plain kernel router, and a narrow cable.
+func TestAChainOfRouters(t *testing.T) {
+	b, err := Load("../../../docs/examples/lab/chain.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	net := up(t, b, buildMinne(t))
+	left := net.Node("left")
+	ping(t, left, "192.0.2.194")
+	for _, name := range []string{"one", "two"} {
+		out, err := net.Routers[name].Command(t.Context(), "show", "fast-path")
+		if err != nil || strings.Count(out, " native ") != 2 {
+			t.Errorf("%s: expected two native ports (%v)\n%s", name, err, out)
+		}
+	}
+	// The answer comes first or the sender knows already: both name the cable's MTU.
+	err = lab.Until(t.Context(), 10*time.Second, "path MTU discovery", func() error {
+		cmd := "ping -M do -s 1400 -c 1 -W 1 192.0.2.194 2>&1 | grep -E 'mtu ?= ?1400'"
+		_, err := left.Run(t.Context(), "sh", "-c", cmd)
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Whenever the operator has enough of waiting.
+func TestAnInterruptedStartLeavesNothing(t *testing.T) {
+	b, err := Load("../../../docs/examples/lab/bgp.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := buildMinne(t)
+	interrupted := 0
+	for _, wait := range []time.Duration{0, 100, 300, 500, 700} {
+		ctx, cancel := context.WithTimeout(t.Context(), wait*time.Millisecond)
+		net, err := b.Up(ctx, binary)
+		cancel()
+		if err == nil {
+			net.Close()
+		} else {
+			interrupted++
+		}
+		if left := remains(t, fmt.Sprintf("%d-*", os.Getpid())); len(left) > 0 {
+			t.Errorf("interrupted after %s (%v), left behind: %v", wait*time.Millisecond, err, left)
+		}
+	}
+	if interrupted == 0 {
+		t.Error("no start was interrupted: the test shows nothing")
 	}
 }
 

@@ -21,7 +21,7 @@ const frrDir = "/usr/lib/frr"
 // frrDaemons says by which words of a configuration a daemon is needed, in the order of start.
 var frrDaemons = []struct {
 	name  string
-	words []string // beginnings of lines
+	words []string // beginnings of lines; X is any neighbour
 }{
 	{"mgmtd", nil}, // from FRR 9 on; needed for everything there
 	{"zebra", nil},
@@ -33,7 +33,7 @@ var frrDaemons = []struct {
 	{"ripd", []string{"router rip"}},
 	{"ripngd", []string{"router ripng"}},
 	{"babeld", []string{"router babel"}},
-	{"bfdd", []string{"bfd", "neighbor bfd"}},
+	{"bfdd", []string{"bfd", "neighbor X bfd"}},
 }
 
 // RunFRR runs the FRR daemons that a frr.conf needs in the node, gives them the configuration, and
@@ -95,14 +95,16 @@ func neededFRR(config string) []string {
 	return needed
 }
 
-// mentions says whether a line begins with one of the given words, or is a neighbour's that ends in them.
+// mentions says whether a line begins with one of the given words; X in them is any neighbour.
 func mentions(config string, words []string) bool {
 	for line := range strings.Lines(config) {
 		fields := strings.Fields(line)
+		if len(fields) > 2 && fields[0] == "neighbor" {
+			fields[1] = "X"
+		}
 		text := strings.Join(fields, " ") + " "
 		for _, w := range words {
-			last, isNeighbour := strings.CutPrefix(w, "neighbor ")
-			if isNeighbour && len(fields) > 2 && fields[0] == "neighbor" && fields[2] == last || strings.HasPrefix(text, w+" ") {
+			if strings.HasPrefix(text, w+" ") {
 				return true
 			}
 		}

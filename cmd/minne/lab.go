@@ -27,6 +27,7 @@ var labCommands = []func(*app) *cobra.Command{
 	newLabExecCommand,
 	newLabDownCommand,
 	newLabEnergyCommand,
+	newLabMatrixCommand,
 }
 
 func newLabCommand(a *app) *cobra.Command {

@@ -4,6 +4,7 @@ package matrix
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"os/exec"
@@ -154,7 +155,7 @@ func build(t *testing.T, text string) *Network {
 	return n
 }
 
-// Every kind of device carries a small UDP and a large TCP transfer, and the packets have the size that the cell names.
+// Every kind of device carries TCP and UDP, and what the client's port sends are packets of the size that the cell names.
 func TestTransfers(t *testing.T) {
 	for _, c := range []struct {
 		device, path string
@@ -166,20 +167,45 @@ func TestTransfers(t *testing.T) {
 	} {
 		t.Run(c.device, func(t *testing.T) {
 			n := build(t, c.device)
-			m, err := n.Matrix(t.Context(), Options{Cells: c.cells, Seconds: 1, Quick: true})
-			if err != nil || m.Path != c.path || m.Device != c.device || len(m.Cells) != len(c.cells) {
-				t.Fatalf("%+v, %v", m, err)
-			}
-			for _, cell := range m.Cells {
-				if cell.Failed != "" || cell.BitRate <= 0 || cell.Packets <= 0 || cell.CPUPercent <= 0 || cell.CPUPercent > 100 || cell.Loss < 0 || cell.Loss > 1 {
-					t.Errorf("cell %+v", cell)
+			for _, cell := range c.cells {
+				packets, bytes := sentBy(t, n)
+				m, err := n.Matrix(t.Context(), Options{Cells: []Cell{cell}, Seconds: 1, Quick: true})
+				if err != nil || m.Path != c.path || m.Device != c.device || len(m.Cells) != 1 {
+					t.Fatalf("%+v, %v", m, err)
 				}
-				if payload := cell.BitRate / 8 / cell.Packets; math.Abs(payload/float64(cell.Payload)-1) > 0.05 {
-					t.Errorf("%.1f bytes arrived in a packet of cell %+v", payload, cell)
+				got := m.Cells[0]
+				if got.Failed != "" || got.BitRate <= 0 || got.Packets <= 0 || got.CPUPercent <= 0 || got.CPUPercent > 100 || got.Loss < 0 || got.Loss > 1 {
+					t.Errorf("cell %+v", got)
+				}
+				if payload := got.BitRate / 8 / got.Packets; math.Abs(payload/float64(got.Payload)-1) > 0.05 {
+					t.Errorf("%.1f bytes arrived in a packet of cell %+v", payload, got)
+				}
+				packetsNow, bytesNow := sentBy(t, n)
+				if mean := (bytesNow - bytes) / (packetsNow - packets); math.Abs(mean/float64(got.Packet)-1) > 0.02 {
+					t.Errorf("the client sent packets of %.1f bytes for cell %+v", mean, got)
 				}
 			}
 		})
 	}
+}
+
+// sentBy returns what the client's port has sent so far. A veth whose far end
+// has GRO or XDP on counts bytes where they arrive, without the Ethernet header.
+func sentBy(t *testing.T, n *Network) (packets, bytes float64) {
+	t.Helper()
+	text, err := n.client.Run(t.Context(), "ip", "-j", "-s", "link", "show", hostPort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var links []struct {
+		Stats struct {
+			Sent struct{ Bytes, Packets float64 } `json:"tx"`
+		} `json:"stats64"`
+	}
+	if err := json.Unmarshal([]byte(text), &links); err != nil || len(links) != 1 {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return links[0].Stats.Sent.Packets, links[0].Stats.Sent.Bytes
 }
 
 func TestResponsiveness(t *testing.T) {

@@ -19,6 +19,13 @@ const (
 	napiPID       = 4  // NETDEV_A_NAPI_PID, u32: of its thread, if it has one
 )
 
+// genericHeader is struct genlmsghdr: command, version, and two reserved bytes that
+// must be 0 (nl.Genlmsg leaves them to chance).
+type genericHeader [4]byte
+
+func (genericHeader) Len() int            { return 4 }
+func (h genericHeader) Serialize() []byte { return h[:] }
+
 // errNoNetdev: the kernel is older than its answer to who handles a receive queue.
 var errNoNetdev = errors.New("the kernel can't tell the receive threads of a port (before 6.7)")
 
@@ -30,7 +37,7 @@ func napiThreads(ifindex int) ([]int, error) {
 		return nil, errNoNetdev
 	}
 	request := nl.NewNetlinkRequest(int(family.ID), unix.NLM_F_DUMP)
-	request.AddData(&nl.Genlmsg{Command: netdevNapiGet, Version: 1})
+	request.AddData(genericHeader{netdevNapiGet, 1})
 	request.AddData(nl.NewRtAttr(napiIfindex, nl.Uint32Attr(uint32(ifindex))))
 	messages, err := request.Execute(unix.NETLINK_GENERIC, 0)
 	if errors.Is(err, unix.EOPNOTSUPP) {

@@ -230,7 +230,7 @@ func (r *Rig) describe(l *lab.Lab) {
 	r.tester = result.Tester{
 		Topology: "tester and device in namespaces, joined by veth pairs",
 		Mode:     "open loop",
-		Transmit: "XDP live frames", Receive: "XDP native", Batch: traffic.Batch, CPUs: r.place.describe(),
+		Transmit: "XDP live frames", Receive: r.sink.Receive(r.sides[1].index), Batch: traffic.Batch, CPUs: r.place.describe(),
 	}
 	for _, s := range r.sides {
 		r.tester.Ports = append(r.tester.Ports, result.Port{Name: s.name, Driver: "veth", Role: "generator and sink"})

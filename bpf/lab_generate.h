@@ -44,7 +44,7 @@ static __always_inline void begin_lap(void)
 	if (order.scatter) {
 		n *= 0x9e3779b1; // odd: different laps, different numbers
 		n ^= n >> 15;
-		port = n & 0x3fff;
+		port = n & ((1U << (order.port_bits & 15)) - 1);
 		host = n >> 16;
 	} else {
 		port = (n & ((1U << (order.port_bits & 15)) - 1)) << (order.port_shift & 15);

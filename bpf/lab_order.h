@@ -26,7 +26,7 @@ struct order {
 	__u8 port_bits;
 	__u8 host_shift;   // what does not fit goes into these of the last 16 of the address,
 	__u8 host_bits;
-	__u8 scatter;	   // or, where no bits are free, it is scattered over 14 and 16 bits
+	__u8 scatter;	   // or, where few bits are free, it is scattered over the last port_bits and 16
 	__u8 _pad[2];
 };
 

@@ -24,19 +24,23 @@ struct {
 SEC("xdp")
 int replay(struct xdp_md *ctx)
 {
-	__u32 at = progress.at, bytes;
+	__u32 at = progress.at;
 	struct slot *slot = bpf_map_lookup_elem(&slots, &at);
 	struct route *route;
 	void *data;
+	__u64 bytes;
 
 	if (!slot)
 		return XDP_DROP;
 	if (order.own)
 		progress.due = (progress.lap * order.period + slot->at) << FRACTION;
-	bytes = slot->bytes;
-	if (bytes < sizeof(struct ethhdr) || bytes > MAX_FRAME || !gate())
+	if (!gate())
 		return XDP_DROP;
-	if (resize(ctx, bytes) || bpf_xdp_store_bytes(ctx, 0, slot->frame, bytes))
+	bytes = slot->bytes;
+	if (resize(ctx, bytes) || bytes < sizeof(struct ethhdr))
+		return XDP_DROP;
+	asm volatile("" : "+r"(bytes)); // two bounds in one comparison would be lost on the verifier
+	if (bytes > MAX_FRAME || bpf_xdp_store_bytes(ctx, 0, slot->frame, bytes))
 		return XDP_DROP;
 	data = (void *)(long)ctx->data;
 	if (data + sizeof(struct ethhdr) > (void *)(long)ctx->data_end)

@@ -168,14 +168,16 @@ func (f *freeBits) see(p Packet) {
 const enough = 12
 
 func (f *freeBits) flips() flips {
-	ports := ^f.portMoves & (1<<14 - 1)
+	changeable := uint8(14)
 	if f.low {
-		ports &= 1<<10 - 1 // ports stay above the well-known ones
+		changeable = 10 // ports stay above the well-known ones
 	}
 	out := flips{fresh: true}
-	out.portShift, out.portBits = longestRun(ports)
+	out.portShift, out.portBits = longestRun(^f.portMoves & (1<<changeable - 1))
 	out.hostShift, out.hostBits = longestRun(^f.hostMoves)
-	out.scatter = out.portBits+out.hostBits < enough
+	if out.portBits+out.hostBits < enough {
+		out.scatter, out.portBits = true, changeable
+	}
 	return out
 }
 

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"testing"
+
+	"minne/internal/testns"
+)
+
+func TestMain(m *testing.M) { testns.Main(m) }

@@ -11,12 +11,9 @@ import (
 	"minne/internal/lab/traffic"
 )
 
-const (
-	stampBytes = traffic.StampBytes
-	// Laps that need not be as long as they can be have about so many packets, so
-	// that random orders don't repeat at once while the generator's memory stays in its cache.
-	shortLap = 1 << 14
-)
+// shortLap is about how many packets laps have that need not be as long as they
+// can be: random orders don't repeat at once, and the generator's memory stays in its cache.
+const shortLap = 1 << 14
 
 // tuple is a flow: 36 bytes, because a lap can have a million of them.
 type tuple struct {
@@ -53,19 +50,18 @@ func (p Pattern) Lap(ends Ends) (traffic.Lap, error) {
 	if err != nil {
 		return traffic.Lap{}, err
 	}
-	m := &made{streams: p.Streams(ends), protocol: 17}
-	if p.SYN {
-		m.protocol = 6
-	}
+	m := &made{streams: p.Streams(ends), protocol: p.protocol()}
 	if err := p.fill(m, sources, perDirection); err != nil {
 		return traffic.Lap{}, err
 	}
 	return traffic.Lap{Packets: len(m.slots), Packet: m.packet, Fresh: p.fresh()}, nil
 }
 
-// fresh reports whether further laps must not repeat the flows of this one.
+// fresh reports whether further laps must not repeat the flows of this one. Ports
+// of the whole range of RFC 4814 leave no bits in which laps could differ; such laps
+// of a million packets just repeat.
 func (p Pattern) fresh() bool {
-	return p.Shape == RandomTo || p.Shape == RandomTuple || p.Shape == Flows && p.FlowPackets > 0
+	return p.Shape == RandomTo && !p.RFC4814 || p.Shape == RandomTuple || p.Shape == Flows && p.FlowPackets > 0
 }
 
 // fill deals the packets of all streams.
@@ -150,7 +146,7 @@ func (p Pattern) length() (int, error) {
 	switch {
 	case p.Shape == OneFlow && (len(p.Sizes.Deck) == 1 || p.Sizes.Ordered):
 		want = unit
-	case p.fresh() || p.Shape == RandomPorts:
+	case p.fresh() || p.Shape != Flows && p.Shape != OneFlow:
 		want = most
 	case p.Shape == Flows:
 		want = min(most, max(want, 16*p.Flows))

@@ -304,6 +304,23 @@ func TestBidirectional(t *testing.T) {
 	}
 }
 
+// TestFreshLaps leave the low bits of source ports to the number of the lap.
+func TestFreshLaps(t *testing.T) {
+	for _, text := range []string{"2048@30", "2048@30 ports=rfc4814", "rdos", "rdos=5tuple bidirectional family=both", "rdos ports=rfc4814", "flows=10"} {
+		packets, l := lap(t, text)
+		free := uint16(0xffff)
+		for _, p := range packets {
+			free &^= p.SourcePort ^ packets[0].SourcePort
+			if l.Fresh && p.SourcePort < 16384 {
+				t.Fatalf("%s: source port %d", text, p.SourcePort)
+			}
+		}
+		if want := text != "rdos ports=rfc4814" && text != "flows=10"; l.Fresh != want || l.Fresh && free&0xfff != 0xfff {
+			t.Errorf("%s: fresh %v, expected %v; the bits %04x of the port are free", text, l.Fresh, want, free)
+		}
+	}
+}
+
 func TestSYN(t *testing.T) {
 	packets, _ := lap(t, "flows=100@1 syn")
 	for _, p := range packets {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"minne/internal/lab/result"
+	"minne/internal/lab/traffic"
 )
 
 // Shape is what distinguishes one packet from the next.
@@ -123,29 +124,25 @@ func quoted(name string) string {
 	return name
 }
 
-// Bytes of headers and frames.
+// Sizes of Ethernet frames, in bytes with FCS.
 const (
 	fcs           = 4
-	ethernet      = 14
-	ipv4Header    = 20
-	ipv6Header    = 40
-	udpHeader     = 8
-	tcpHeader     = 20
-	leastFrame    = 64 // of Ethernet, with FCS
+	leastFrame    = 64
 	greatestFrame = 1518
 )
 
 // Least returns the size of the shortest frame of a family, with FCS: room for
 // its headers and the stamp by which a sink knows it.
 func (p Pattern) Least(ipv6 bool) int {
-	n := ethernet + ipv4Header + udpHeader + stampBytes + fcs
-	if ipv6 {
-		n += ipv6Header - ipv4Header
-	}
+	return traffic.LeastFrame(ipv6, p.protocol()) + fcs
+}
+
+// protocol is that of all packets.
+func (p Pattern) protocol() uint8 {
 	if p.SYN {
-		n += tcpHeader - udpHeader
+		return 6
 	}
-	return max(n, leastFrame)
+	return 17
 }
 
 // MeanSize returns the mean frame size with FCS, in bytes; 0 of a capture, whose frames tell (Capture.MeanSize).

@@ -19,6 +19,11 @@ const (
 	firstDestinationPort, lastDestinationPort = 1, 49151
 	discardPort                               = 9     // RFC 863: destination of all that has no random one
 	fixedSourcePort                           = 40000 // of shapes whose source port does not change
+
+	// lapBits are the low bits of source ports that are the same in all of a lap whose
+	// flows must not come again: the generator puts the number of the lap there
+	// (traffic.Lap.Fresh), so no flow comes again for 2^12 laps, which are 4 billion packets.
+	lapBits = 12
 )
 
 // source makes the packets of one stream.
@@ -28,6 +33,7 @@ type source struct {
 	flows   int // at the same time
 	packets int // of a flow; 0 is without end
 	rfc4814 bool
+	fresh   bool // the lap's flows must not come again
 
 	from, to destinations.Draw
 	random   *rand.Rand // addresses and ports
@@ -73,7 +79,7 @@ func (p Pattern) sources(ends Ends) ([]*source, error) {
 			return nil, err
 		}
 		src := &source{
-			shape: p.Shape, least: p.Least(s.IPv6), flows: flows[s.IPv6], packets: p.FlowPackets, rfc4814: p.RFC4814,
+			shape: p.Shape, least: p.Least(s.IPv6), flows: flows[s.IPv6], packets: p.FlowPackets, rfc4814: p.RFC4814, fresh: p.fresh(),
 			from: hosts([]netip.Prefix{n.Sources}), to: hosts(n.Destinations),
 			random: p.random(i, forAddresses), shuffle: p.random(i, forOrder), deal: p.random(i, forSizes),
 			used: map[uint64]struct{}{},
@@ -234,7 +240,10 @@ func (s *source) draw() tuple {
 	default:
 		t.source, t.destination = bytesOf(s.from(s.random)), bytesOf(s.to(s.random))
 	}
-	if s.shape == Flows || s.shape == RandomTuple || s.rfc4814 {
+	switch changes := s.shape == Flows || s.shape == RandomTuple || s.rfc4814; {
+	case changes && s.fresh: // from 16384 on, as traffic wants it
+		t.from = port(4, 15, s.random)<<lapBits | fixedSourcePort&(1<<lapBits-1)
+	case changes:
 		t.from = port(firstSourcePort, lastSourcePort, s.random)
 	}
 	if s.shape == RandomTuple || s.rfc4814 {

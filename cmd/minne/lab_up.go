@@ -95,7 +95,7 @@ func keepBlueprint(ctx context.Context, out io.Writer, binary, name string) (err
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "building %s: %d nodes, %d cables\n", b.Name(), len(b.Nodes), len(b.Links))
+	fmt.Fprintf(out, "building %s\n", b.Name())
 	net, err := b.Up(ctx, binary)
 	if err != nil {
 		return err

@@ -9,6 +9,8 @@
 // is legal but odd. A refusal is an *Error whose problems carry place, line,
 // caret and the nearest right word, for people and, as JSON, for programs.
 //
+// ReadDocument reads files of other schemas, the lab's, by the same rules.
+//
 // The schema's tags are the only description of the keys: the decoder
 // (decode.go), Marshal, JSONSchema and Reference all read them through
 // fields.go, so a new key is one line in schema.go and, where it can clash with

@@ -123,6 +123,9 @@ func (n *Running) StartBIRD(ctx context.Context, c BIRD) (*Process, error) {
 
 // RunBIRD runs BIRD with the text of a bird.conf in the node and returns once it answers.
 func (n *Running) RunBIRD(ctx context.Context, config []byte) (*Process, error) {
+	if err := needProgram("bird", "bird2"); err != nil {
+		return nil, err
+	}
 	file := filepath.Join(n.Dir, "bird.conf")
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		return nil, err

@@ -39,6 +39,9 @@ var frrDaemons = []struct {
 // RunFRR runs the FRR daemons that a frr.conf needs in the node, gives them the configuration, and
 // returns once they have taken it.
 func (n *Running) RunFRR(ctx context.Context, config []byte) error {
+	if err := needProgram("vtysh", "frr"); err != nil {
+		return err
+	}
 	dir := filepath.Join(n.Dir, "frr")
 	if err := makeFRRDir(dir); err != nil {
 		return err
@@ -116,7 +119,7 @@ func mentions(config string, words []string) bool {
 func makeFRRDir(dir string) error {
 	u, err := user.Lookup("frr")
 	if err != nil {
-		return fmt.Errorf("user of FRR: %w (is the package frr installed?)", err)
+		return fmt.Errorf("user of FRR: %w", err)
 	}
 	uid, _ := strconv.Atoi(u.Uid) // numbers on Linux
 	gid, _ := strconv.Atoi(u.Gid)

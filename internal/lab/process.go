@@ -70,6 +70,14 @@ func (n *Running) Run(ctx context.Context, argv ...string) (string, error) {
 	return stdout.String(), nil
 }
 
+// needProgram says which package is missing.
+func needProgram(program, packageName string) error {
+	if _, err := exec.LookPath(program); err != nil {
+		return fmt.Errorf("%w: install the package %s", err, packageName)
+	}
+	return nil
+}
+
 // Pid returns the process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 

@@ -199,6 +199,9 @@ func (b *Blueprint) readConfigs() error {
 			continue
 		}
 		err := n.checkMinne()
+		if err == nil {
+			b.checkInterfaces(name, n)
+		}
 		var found *config.Error
 		switch {
 		case errors.As(err, &found):
@@ -223,6 +226,41 @@ func (b *Blueprint) readConfigs() error {
 		return wrong
 	}
 	return nil
+}
+
+// checkInterfaces wants a cable at every port that a Minne's configuration speaks of.
+func (b *Blueprint) checkInterfaces(name string, n *Node) {
+	var ports []string
+	for _, l := range b.Links {
+		for _, end := range l.Ends {
+			if node, port, _ := strings.Cut(end, "."); node == name {
+				ports = append(ports, port)
+			}
+		}
+	}
+	slices.Sort(ports)
+	for _, iface := range slices.Sorted(maps.Keys(n.parsed.Interfaces)) {
+		link := linkOf(iface, n.parsed.Interfaces[iface])
+		if link == "" || link == loopback || slices.Contains(ports, link) {
+			continue
+		}
+		expected := "a cable at " + name + "." + link
+		if len(ports) > 0 {
+			expected += "; there are cables at " + strings.Join(ports, ", ")
+		}
+		b.document.Refuse("nodes."+name+".config", fmt.Sprintf("the configuration has an interface %s, to which no cable leads", iface), expected, config.Nearest(link, ports))
+	}
+}
+
+// linkOf returns the port that an interface of a Minne is, "" when it is none or can't be known yet.
+func linkOf(name string, i *config.Interface) string {
+	switch {
+	case i == nil || i.Match == nil && i.VLAN == nil:
+		return name
+	case i.VLAN != nil:
+		return ""
+	}
+	return i.Match.Name
 }
 
 // content returns a text that the blueprint holds or names, where it stands, and how far it is indented there.

@@ -40,7 +40,7 @@ func (b *Blueprint) Describe() []string {
 func (b *Blueprint) addresses(n *Node, port string) []config.Address {
 	if n.parsed != nil {
 		for name, iface := range n.parsed.Interfaces {
-			if iface != nil && iface.VLAN == nil && (name == port || iface.Match != nil && iface.Match.Name == port) {
+			if iface != nil && linkOf(name, iface) == port {
 				return iface.Addresses
 			}
 		}

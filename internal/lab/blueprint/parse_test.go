@@ -119,6 +119,7 @@ func TestMistakesAreRefusedWithTheirPlace(t *testing.T) {
 		{"missing file", "runs: kernel", "runs: bird\n    config: none.conf", []string{"all.yaml:17:13", "dir/none.conf", "no such file"}},
 		{"mistake in a Minne's configuration", "right: {addresses", "right: {adresses", []string{"all.yaml:13:17", "unknown key", "did you mean addresses?"}},
 		{"contradiction in a Minne's configuration", "[10.0.1.1/24]", "[10.0.0.9/24]", []string{"all.yaml:13:29"}},
+		{"interface without cable", "right: {addresses", "rihgt: {addresses", []string{"all.yaml:9:13", "interface rihgt, to which no cable leads", "cables at left, right", "did you mean right?"}},
 		{"MTU", "mtu: 9000", "mtu: 90", []string{}},
 		{"tiny MTU", "mtu: 9000", "mtu: 9", []string{"all.yaml:24:34", "out of range"}},
 		{"anchor", "a: {runs", "a: &x {runs", []string{"all.yaml:4:6", "an anchor"}},

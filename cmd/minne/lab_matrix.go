@@ -65,15 +65,15 @@ but for --server and --client, root.`,
 			err := f.measure(c.Context(), a.err, &r)
 			r.Ended, r.Machine.Steal, r.Notes = time.Now(), watch.Steal(), watch.Notes()
 			if errors.Is(err, context.Canceled) {
-				r.Partial, err = "interrupted by the user", nil
+				r.Partial, err = "interrupted by the user", errors.New("interrupted; the cells that were done are kept")
 			}
 			if len(r.Matrix) == 0 {
 				return err
 			}
 			if asJSON {
-				return errors.Join(err, a.printJSON(r))
+				return errors.Join(a.printJSON(r), err)
 			}
-			return errors.Join(err, printMatrix(a.out, &r))
+			return errors.Join(printMatrix(a.out, &r), err)
 		},
 	}
 	c.Flags().StringVar(&f.path, "path", "routed", "`what` the device does: routed, bridged or both")
@@ -94,6 +94,8 @@ func (f *matrixFlags) check(c *cobra.Command) error {
 		return errors.New("--path and --device are for a device on this machine, not for --server and --client")
 	case !slices.Contains([]string{matrix.Routed, matrix.Bridged, "both"}, f.path):
 		return fmt.Errorf("--path %s: expected routed, bridged or both", f.path)
+	case f.path == matrix.Bridged && c.Flags().Changed("device"):
+		return errors.New("--device is what routes; --path bridged measures a bridge of the kernel")
 	case f.seconds < 1 || f.seconds > 3600:
 		return fmt.Errorf("--seconds %d: expected 1 to 3600", f.seconds)
 	}

@@ -4,6 +4,7 @@ package machine
 
 import (
 	"io/fs"
+	"os"
 	"reflect"
 	"runtime"
 	"strings"
@@ -176,6 +177,10 @@ func TestReadHere(t *testing.T) {
 	m := Read()
 	if m.Threads < runtime.NumCPU() || m.MemoryBytes == 0 || m.Architecture == "" || m.Kernel == "" || m.System == "" {
 		t.Errorf("this machine is %+v", m)
+	}
+	const budget = "net.core.netdev_budget"
+	if text, err := os.ReadFile("/proc/sys/net/core/netdev_budget"); err != nil || m.Settings[budget] != strings.TrimSpace(string(text)) {
+		t.Errorf("%s is %q, the file holds %q, %v", budget, m.Settings[budget], text, err)
 	}
 }
 

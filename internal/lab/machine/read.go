@@ -55,7 +55,8 @@ type files struct{ fs.FS }
 // line returns the text of a small file without the white space and NULs (the
 // device tree's) around it.
 func (f files) line(name string) string {
-	text, err := fs.ReadFile(f, name)
+	// Of the FS itself, which reads at once: /proc/sys answers only the first read.
+	text, err := fs.ReadFile(f.FS, name)
 	if err != nil {
 		return ""
 	}

@@ -131,35 +131,43 @@ func (n *Network) udpRate(ctx context.Context, c Cell, length, tries int) (float
 	})
 }
 
-// lossless is the share of lost datagrams from which on a rate is too much.
-const lossless = 0.005
+const (
+	lossless = 0.005 // share of lost datagrams from which on a rate is too much
+	asGood   = 0.97  // of the most that arrived: as much, with noise
+)
 
-// search returns the rate of sending (bits per second, 0 for no limit) of those tried at which most arrived.
-func search(tries int, try func(rate float64) (transfer, error)) (best float64, err error) {
-	most, err := try(0)
+// search returns the rate of sending (bits per second, 0 for no limit) at which
+// most arrived of those tried; of rates that are as good, the one that lost least.
+func search(tries int, try func(rate float64) (transfer, error)) (float64, error) {
+	full, err := try(0)
 	if err != nil {
 		return 0, err
 	}
-	if most.Loss <= lossless {
+	if full.Loss <= lossless {
 		return 0, nil // the sender is slower than all the rest
 	}
+	done := map[float64]transfer{0: full}
 	// The capacity is between a rate that loses nothing and one that does.
-	low, high := most.BitRate/2, most.BitRate/(1-most.Loss)
-	rate := most.BitRate
+	low, high := full.BitRate/2, full.BitRate/(1-full.Loss)
+	rate, most := full.BitRate, full.BitRate
 	for range tries - 1 {
 		t, err := try(rate)
 		if err != nil {
 			return 0, err
 		}
-		if t.BitRate > most.BitRate {
-			best, most = rate, t
-		}
+		done[rate], most = t, max(most, t.BitRate)
 		if t.Loss > lossless {
 			high = rate
 		} else {
 			low = rate
 		}
 		rate = math.Sqrt(low * high)
+	}
+	best, least := 0.0, math.Inf(1)
+	for rate, t := range done {
+		if t.BitRate >= asGood*most && t.Loss < least {
+			best, least = rate, t.Loss
+		}
 	}
 	return best, nil
 }

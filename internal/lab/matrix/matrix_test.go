@@ -208,6 +208,53 @@ func sentBy(t *testing.T, n *Network) (packets, bytes float64) {
 	return links[0].Stats.Sent.Packets, links[0].Stats.Sent.Bytes
 }
 
+// Two machines stood for by one: transfers and round trips over the loopback interface.
+func TestEndToEnd(t *testing.T) {
+	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- Serve(ctx) }()
+	n, err := Remote(t.Context(), "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Cells: []Cell{{IPv4, TCP, 1024}, {IPv4, UDP, 512}, {IPv6, TCP, 64}}, Seconds: 1, Quick: true}
+	m, err := n.Matrix(t.Context(), o)
+	if err != nil || m.Path != EndToEnd || len(m.Cells) != 3 {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	for _, cell := range m.Cells[:2] {
+		if cell.Failed != "" || cell.BitRate <= 0 {
+			t.Errorf("cell %+v", cell)
+		}
+	}
+	if !strings.Contains(m.Cells[2].Failed, "no IPv6 address") {
+		t.Errorf("a family that the server doesn't have: %+v", m.Cells[2])
+	}
+	if facts, err := n.Facts(t.Context()); err != nil || facts.Kind != "external" {
+		t.Errorf("facts %+v, %v", facts, err)
+	}
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+	if stop(); <-served != nil {
+		t.Error("the server failed when it was ended")
+	}
+}
+
+func TestNoServer(t *testing.T) {
+	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := Remote(ctx, "127.0.0.1"); err == nil || !strings.Contains(err.Error(), "minne lab matrix --server") {
+		t.Errorf("without a server: %v", err)
+	}
+}
+
 func TestResponsiveness(t *testing.T) {
 	n := build(t, "kernel")
 	r, err := n.Responsiveness(t.Context(), Options{Seconds: 1})

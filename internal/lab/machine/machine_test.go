@@ -178,9 +178,9 @@ func TestReadHere(t *testing.T) {
 	if m.Threads < runtime.NumCPU() || m.MemoryBytes == 0 || m.Architecture == "" || m.Kernel == "" || m.System == "" {
 		t.Errorf("this machine is %+v", m)
 	}
-	const budget = "net.core.netdev_budget"
-	if text, err := os.ReadFile("/proc/sys/net/core/netdev_budget"); err != nil || m.Settings[budget] != strings.TrimSpace(string(text)) {
-		t.Errorf("%s is %q, the file holds %q, %v", budget, m.Settings[budget], text, err)
+	const control = "net.ipv4.tcp_congestion_control"
+	if text, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control"); err != nil || m.Settings[control] != strings.TrimSpace(string(text)) {
+		t.Errorf("%s is %q, the file holds %q, %v", control, m.Settings[control], text, err)
 	}
 }
 

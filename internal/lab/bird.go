@@ -118,7 +118,10 @@ func (n *Running) StartBIRD(ctx context.Context, c BIRD) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("BIRD in %s: %w", n.Name, err)
 	}
-	return n.RunBIRD(ctx, text)
+	if err := os.WriteFile(n.birdConfig(), text, 0o600); err != nil {
+		return nil, err
+	}
+	return n.runBIRD(ctx, n.birdConfig())
 }
 
 // RunBIRD runs BIRD with the text of a bird.conf in the node and returns once it answers.
@@ -126,14 +129,21 @@ func (n *Running) RunBIRD(ctx context.Context, config []byte) (*Process, error) 
 	if err := needProgram("bird", "bird2"); err != nil {
 		return nil, err
 	}
-	file := filepath.Join(n.Dir, "bird.conf")
+	// First on trial: a running BIRD tells its log what is wrong, not its caller.
+	file := n.birdConfig()
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		return nil, err
 	}
-	// Before it starts: a running BIRD tells its log what is wrong, not its caller.
 	if _, err := n.Run(ctx, "bird", "-p", "-c", file); err != nil {
 		return nil, err
 	}
+	return n.runBIRD(ctx, file)
+}
+
+func (n *Running) birdConfig() string { return filepath.Join(n.Dir, "bird.conf") }
+
+// runBIRD runs BIRD with a configuration file.
+func (n *Running) runBIRD(ctx context.Context, file string) (*Process, error) {
 	if err := n.addTool("birdc", "birdc", "-s", n.birdSocket()); err != nil {
 		return nil, err
 	}

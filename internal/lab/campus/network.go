@@ -112,6 +112,7 @@ func topology(t tables) lab.Topology {
 		return []lab.Route{{To: all4, Via: c.gateway4.Addr()}, {To: all6, Via: c.gateway6.Addr()}}
 	}
 	return lab.Topology{
+		Name: "campus",
 		Nodes: []lab.Node{
 			{Name: "border"},
 			{Name: "isp-a", Forwards: true, Routes: via("198.51.100.10", "2001:db8:a1::2")},

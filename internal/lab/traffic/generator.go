@@ -73,19 +73,9 @@ type Recorded struct {
 // sink counts them as others. period is the time from the first frame to the
 // first of the next round, for orders with OwnTime.
 func (g *Generator) SetReplay(frames []Recorded, period time.Duration) error {
-	if len(frames) == 0 || len(frames) > MaxReplay {
-		return fmt.Errorf("%d frames to replay: expected 1 to %d", len(frames), MaxReplay)
-	}
-	n := shape{packets: len(frames)}
-	for i, f := range frames {
-		if len(f.Frame) < 14 || len(f.Frame) > maxFrame {
-			return fmt.Errorf("frame %d to replay has %d bytes: expected 14 to %d without FCS", i+1, len(f.Frame), maxFrame)
-		}
-		if f.At < 0 || i > 0 && f.At < frames[i-1].At || f.At > period {
-			return fmt.Errorf("frame %d to replay is at %v: expected times that rise from 0 to the period of %v", i+1, f.At, period)
-		}
-		n.largest = max(n.largest, len(f.Frame))
-		n.streams[f.Stream] = true
+	n, err := surveyRecorded(frames, period)
+	if err != nil {
+		return err
 	}
 	s, err := loadReplay(len(frames))
 	if err != nil {
@@ -102,6 +92,25 @@ func (g *Generator) SetReplay(frames []Recorded, period time.Duration) error {
 		copy(b[head:width], f.Frame)
 	}
 	return g.replace(s)
+}
+
+// surveyRecorded checks recorded frames and their times.
+func surveyRecorded(frames []Recorded, period time.Duration) (shape, error) {
+	if len(frames) == 0 || len(frames) > MaxReplay {
+		return shape{}, fmt.Errorf("%d frames to replay: expected 1 to %d", len(frames), MaxReplay)
+	}
+	n := shape{packets: len(frames)}
+	for i, f := range frames {
+		if len(f.Frame) < 14 || len(f.Frame) > maxFrame {
+			return shape{}, fmt.Errorf("frame %d to replay has %d bytes: expected 14 to %d without FCS", i+1, len(f.Frame), maxFrame)
+		}
+		if f.At < 0 || i > 0 && f.At < frames[i-1].At || f.At > period {
+			return shape{}, fmt.Errorf("frame %d to replay is at %v: expected times that rise from 0 to the period of %v", i+1, f.At, period)
+		}
+		n.largest = max(n.largest, len(f.Frame))
+		n.streams[f.Stream] = true
+	}
+	return n, nil
 }
 
 // replace makes s what Run sends and closes what it was.

@@ -147,11 +147,10 @@ func newSink(t testing.TB, ports ...end) *Sink {
 	return s
 }
 
-// run carries out an order on the first CPU: so a sink has all in one CPU's counters.
-func run(t testing.TB, g *Generator, o Order) Sent {
+// onOneCPU keeps the test on the first CPU until back is called.
+func onOneCPU(t testing.TB) (back func()) {
 	t.Helper()
 	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	var all, one unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &all); err != nil {
 		t.Fatal(err)
@@ -164,7 +163,16 @@ func run(t testing.TB, g *Generator, o Order) Sent {
 	if err := unix.SchedSetaffinity(0, &one); err != nil {
 		t.Fatal(err)
 	}
-	defer unix.SchedSetaffinity(0, &all) //nolint:errcheck // it was so before
+	return func() {
+		unix.SchedSetaffinity(0, &all) //nolint:errcheck // it was so before
+		runtime.UnlockOSThread()
+	}
+}
+
+// run carries out an order on the first CPU: so a sink has all in one CPU's counters.
+func run(t testing.TB, g *Generator, o Order) Sent {
+	t.Helper()
+	defer onOneCPU(t)()
 	sent, err := g.Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

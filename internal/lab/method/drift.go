@@ -62,7 +62,7 @@ func findDrift(rates []rate) drift {
 	}
 	d := drift{perHour: slope / level, low: at((all-spread)/2-1) / level, high: at((all+spread)/2) / level, known: true}
 	total := math.Abs(d.perHour) * (blocks[len(blocks)-1].hours - blocks[0].hours)
-	d.real = (d.low > 0 || d.high < 0) && total > max(leastDrift, scatter(blocks, slope)/level)
+	d.real = (d.low > 0 || d.high < 0) && total > max(leastDrift, scatter(rates, slope)/level)
 	return d
 }
 
@@ -81,10 +81,10 @@ func join(rates []rate) (out []rate) {
 
 // scatter is the standard deviation about a line of that slope, told from the median
 // of the deviations (× 1.4826 for normal noise) so that outliers don't count.
-func scatter(blocks []rate, slope float64) float64 {
+func scatter(rates []rate, slope float64) float64 {
 	rest := func(r rate) float64 { return r.value - slope*r.hours }
-	middle := medianOf(blocks, rest)
-	return 1.4826 * medianOf(blocks, func(r rate) float64 { return math.Abs(rest(r) - middle) })
+	middle := medianOf(rates, rest)
+	return 1.4826 * medianOf(rates, func(r rate) float64 { return math.Abs(rest(r) - middle) })
 }
 
 func medianOf(rates []rate, of func(rate) float64) float64 {

@@ -4,7 +4,6 @@ package method
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -61,7 +60,7 @@ func Reset(ctx context.Context, b trial.Bench, o ResetOptions) ([]result.Recover
 		}
 		p.past(o.Before + o.After)
 		lost := missing(r)
-		outage := time.Duration(float64(lost) * r.Elapsed.Seconds() / float64(r.Sent) * 1e9)
+		outage := time.Duration(float64(lost) * r.Elapsed.Seconds() / float64(max(1, r.Sent)) * 1e9)
 		silence := r.Silence
 		if lost == 0 {
 			silence = 0
@@ -98,7 +97,10 @@ func eventful(ctx context.Context, b trial.Bench, o ResetOptions) (trial.Result,
 	}()
 	select {
 	case end := <-over:
-		return trial.Result{}, errors.Join(end.err, fmt.Errorf("%s: the stream ended before the event", o.Name))
+		if end.err == nil {
+			end.err = fmt.Errorf("%s: the stream ended before the event", o.Name)
+		}
+		return end.result, end.err
 	case <-time.After(o.Before):
 	}
 	begun := time.Now()

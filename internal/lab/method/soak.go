@@ -23,7 +23,7 @@ type SoakOptions struct {
 	// Trial is how long one of the trials is that the soak consists of; 0 is 5 s, or
 	// what makes 2000 trials of the duration when that is more, or 20 when that is less.
 	Trial    time.Duration
-	Update   func(result.Soak) // told after every trial how it stands; may be nil
+	Update   func(result.Soak) // told after every trial how it stands, with a series that is the next trial's again; may be nil
 	Progress Progress
 }
 
@@ -39,21 +39,22 @@ func Soak(ctx context.Context, b trial.Bench, o SoakOptions) (result.Soak, error
 	s := soak{soak: result.Soak{Subject: o.Subject, Load: o.Load}}
 	p := newPace(o.Progress, total)
 	trial.For(b, "soak")
+	var err error
 	for begun := time.Duration(0); begun < total; begun += one {
 		p.next(s.text())
-		r, err := b.Attempt(ctx, trial.Load{Rate: o.Load, Duration: min(one, total-begun)})
-		if err != nil {
-			s.judge()
-			return s.soak, err
+		var r trial.Result
+		if r, err = b.Attempt(ctx, trial.Load{Rate: o.Load, Duration: min(one, total-begun)}); err != nil {
+			break
 		}
 		p.past(one)
 		s.add(r)
-		s.judge()
 		if o.Update != nil {
+			s.judge()
 			o.Update(s.soak)
 		}
 	}
-	return s.soak, nil
+	s.judge()
+	return s.soak, err
 }
 
 // soak is how it stands.
@@ -83,21 +84,17 @@ func (s *soak) add(r trial.Result) {
 	}
 	point := trial.Point{At: s.at, Sent: r.Sent, Received: r.Received, Latency: r.Latency.Quantile(0.5)}
 	now := rate{hours: (s.at - r.Elapsed/2).Hours(), value: forwarded(r)}
-	last := len(s.soak.Series) - 1
-	if s.part > 0 {
+	if s.part == 0 && len(s.rates) == mostPoints {
+		s.halve()
+	}
+	if last := len(s.rates) - 1; s.part > 0 {
 		s.soak.Series[last] = merge(s.soak.Series[last], point)
 		s.rates[last] = s.rates[last].merge(now, float64(s.part), 1)
 	} else {
 		s.soak.Series = append(s.soak.Series, point)
 		s.rates = append(s.rates, now)
 	}
-	s.part++
-	if s.part >= max(1, s.per) {
-		s.part = 0
-	}
-	if s.part == 0 && len(s.rates) == mostPoints {
-		s.halve()
-	}
+	s.part = (s.part + 1) % max(1, s.per)
 }
 
 // forwarded is the rate that a trial tells of the device: at a given rate, the share of the
@@ -110,7 +107,7 @@ func forwarded(r trial.Result) float64 {
 	return r.Rate * float64(r.Received) / float64(r.Sent)
 }
 
-// halve makes one point of every two. The series is a new one: who was given the old one keeps it.
+// halve makes one point of every two.
 func (s *soak) halve() {
 	n := len(s.rates) / 2
 	points, rates := make([]trial.Point, n), make([]rate, n)

@@ -232,7 +232,7 @@ type Soak struct {
 	Drift     float64       `json:"drift_per_hour"` // relative change of the forwarding rate per hour
 	DriftLow  float64       `json:"drift_low"`
 	DriftHigh float64       `json:"drift_high"`
-	Steady    bool          `json:"steady"` // no drift beyond noise and no loss
+	Steady    bool          `json:"steady"` // no drift beyond noise, and no loss but in trials that the machine disturbed
 }
 
 // MRR is the forwarding rate at the greatest load (CSIT: maximum receive rate).

@@ -3,22 +3,17 @@
 package closedloop
 
 import (
-	"net/netip"
 	"strings"
 	"testing"
 
 	"minne/internal/kernel"
 	"minne/internal/lab/device"
+	"minne/internal/lab/pattern"
 	"minne/internal/lab/statistics"
 	"minne/internal/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }
-
-var (
-	routes = device.Prefixes("192.0.2.0/24", "2001:db8::/32")
-	hosts  = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
-)
 
 // rig builds one with a device of each text, named a, b, …
 func rig(t *testing.T, texts ...string) *Rig {
@@ -29,7 +24,7 @@ func rig(t *testing.T, texts ...string) *Rig {
 		if err != nil {
 			t.Fatal(err)
 		}
-		places = append(places, Place{Name: string(rune('a' + i)), Device: spec, Slow: spec.Kind == device.Kernel, Routes: routes})
+		places = append(places, Place{Name: string(rune('a' + i)), Device: spec, Slow: spec.Kind == device.Kernel, Routes: HostRoutes()})
 	}
 	r, err := NewRig(t.Context(), device.Means{Load: kernel.BulkRoutes}, places...)
 	if err != nil {
@@ -40,22 +35,36 @@ func rig(t *testing.T, texts ...string) *Rig {
 			t.Error(err)
 		}
 	})
-	if err := r.Aim(hosts); err != nil {
+	return r
+}
+
+// load prepares packets of a pattern, or to the test's own hosts when there is none.
+func load(t *testing.T, r *Rig, text string) *Load {
+	t.Helper()
+	p, err := pattern.Parse(text)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return r
+	l, err := r.Load(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 func TestEveryPathOfARigForwards(t *testing.T) {
 	r := rig(t, "kernel", "bridge", "none")
-	for _, ipv6 := range []bool{false, true} {
+	for _, text := range []string{"", "family=ipv6", "size=1518", "rdos=5tuple size=512", "flows=64@8 size=imix", "syn family=ipv4:70,ipv6:30"} {
+		l := load(t, r, text)
 		for name, path := range map[string]*Path{
 			"direct": r.Direct, "kernel": r.Path("a"), "kernel's second entry": r.SlowPath("a"), "bridge": r.Path("b"), "cable": r.Path("c"),
 		} {
-			for _, size := range []int{0, 508, 1514} {
-				trial, err := path.Try(t.Context(), Load{IPv6: ipv6, FrameBytes: size}, 2000, 0)
-				if err != nil || trial.Lost != 0 || trial.Arrived.Received != 2000 || trial.PerFrame <= 0 {
-					t.Errorf("%s, ipv6 %v, %d bytes: %+v, %v", name, ipv6, size, trial, err)
+			for _, try := range []func() (Trial, error){
+				func() (Trial, error) { return path.Try(t.Context(), l, 2000, 0) },
+				func() (Trial, error) { return path.TryWhole(t.Context(), l, 2000) },
+			} {
+				if trial, err := try(); err != nil || trial.Lost != 0 || trial.Arrived.Received != 2000 || trial.PerFrame <= 0 {
+					t.Errorf("%q through %s: %+v, %v", text, name, trial, err)
 				}
 			}
 		}
@@ -64,17 +73,17 @@ func TestEveryPathOfARigForwards(t *testing.T) {
 
 func TestMeasuringTheFastPathNeedsOne(t *testing.T) {
 	r := rig(t, "kernel")
-	for _, ipv6 := range []bool{false, true} {
-		load := Load{IPv6: ipv6}
+	for _, text := range []string{"family=ipv4", "family=ipv6"} {
+		load := load(t, r, text)
 		slow, pretender := Side{r.SlowPath("a"), load}, *r.Path("a")
 		pretender.forwarder = device.ByFastPath
 		if _, err := Compare(t.Context(), slow, Side{&pretender, load}, 1); err == nil || !strings.Contains(err.Error(), "left") {
-			t.Errorf("ipv6 %v: error %v, expected that the packets were left to the kernel", ipv6, err)
+			t.Errorf("%s: error %v, expected that the packets were left to the kernel", text, err)
 		}
 		cable := *r.Direct
 		cable.device, cable.forwarder = r.Device("a"), device.ByKernel
 		if _, err := Measure(t.Context(), Side{&cable, load}, 1); err == nil || !strings.Contains(err.Error(), "nobody else") {
-			t.Errorf("ipv6 %v: error %v, expected that the kernel forwarded too little", ipv6, err)
+			t.Errorf("%s: error %v, expected that the kernel forwarded too little", text, err)
 		}
 	}
 }
@@ -85,7 +94,7 @@ func TestTheRigNoticesAWrongRouter(t *testing.T) {
 	if out, err := r.Device("a").Node().Run(t.Context(), "nft", "table ip t { chain c { type filter hook postrouting priority 0; ip ttl set 9; }; }"); err != nil {
 		t.Fatal(err, out)
 	}
-	if _, err := r.Path("a").Try(t.Context(), Load{}, 1000, 0); err == nil || !strings.Contains(err.Error(), "wrong TTL") {
+	if _, err := r.Path("a").Try(t.Context(), load(t, r, ""), 1000, 0); err == nil || !strings.Contains(err.Error(), "wrong TTL") {
 		t.Errorf("error %v, expected that the TTL is wrong", err)
 	}
 }
@@ -93,7 +102,7 @@ func TestTheRigNoticesAWrongRouter(t *testing.T) {
 // What is measured of real devices is only looked at for sense: tests share the machine.
 func TestFiguresOfRealDevices(t *testing.T) {
 	r := rig(t, "kernel", "kernel", "none")
-	load := Load{}
+	load := load(t, r, "rdos")
 	a, b, cable := Side{r.Path("a"), load}, Side{r.Path("b"), load}, Side{r.Path("c"), load}
 	const n = 3
 	c, err := Compare(t.Context(), a, b, n)
@@ -126,10 +135,22 @@ func TestFiguresOfRealDevices(t *testing.T) {
 
 func TestARigThatCannotBeBuiltLeavesNothing(t *testing.T) {
 	spec := device.Spec{Kind: device.Minne}
-	if r, err := NewRig(t.Context(), device.Means{Binary: "/bin/false", Load: kernel.BulkRoutes}, Place{Name: "a", Device: spec, Routes: routes}); err == nil {
+	if r, err := NewRig(t.Context(), device.Means{Binary: "/bin/false", Load: kernel.BulkRoutes}, Place{Name: "a", Device: spec, Routes: HostRoutes()}); err == nil {
 		r.Close()
 		t.Fatal("a router whose command fails at once was taken")
 	} else if !strings.Contains(err.Error(), "device minne") {
 		t.Errorf("error %v, expected the device's name in it", err)
+	}
+}
+
+func TestPatternsThatAClosedLoopCannotSend(t *testing.T) {
+	for text, want := range map[string]string{"bidirectional": "one way", "pcap=x": "no stamps"} {
+		p, err := pattern.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Supports(p); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, expected %q", text, err, want)
+		}
 	}
 }

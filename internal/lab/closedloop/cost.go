@@ -20,6 +20,8 @@ func Cost(ctx context.Context, side Side, n int, progress func(done int)) (resul
 		return result.Cost{}, err
 	}
 	c := cost(r.times[0], r.times[1], r.times[2])
+	c.Subject = side.Load.Subject
+	c.Device = side.Name
 	c.Rounds, c.Voided, c.Lost = n, r.voided, r.lost
 	return c, nil
 }
@@ -48,6 +50,7 @@ func Against(ctx context.Context, a, b, again Side, n int, progress func(done in
 		return result.Comparison{}, err
 	}
 	c := against(r.times[0], r.times[1], r.times[2], r.times[3])
+	c.Subject = a.Load.Subject
 	c.A, c.B, c.Rounds, c.Voided, c.Lost = a.Name, b.Name, n, r.voided, r.lost
 	return c, nil
 }

@@ -72,7 +72,7 @@ func Daemon(ctx context.Context, o DaemonOptions) (*DaemonResult, error) {
 	}
 	defer rig.Close()
 	d := rig.Device(routerPlace)
-	r := &routed{Rig: rig, device: d, minne: d.Router(), fast: rig.Path(routerPlace), load: o.Load}
+	r := &routed{Rig: rig, device: d, minne: d.Router(), fast: rig.Path(routerPlace), put: o.Load}
 	result := &DaemonResult{}
 	for _, step := range []struct {
 		what string
@@ -99,7 +99,8 @@ type routed struct {
 	device *device.Device
 	minne  *lab.Minne
 	fast   *Path
-	load   device.Loader
+	many   [2]*Load // to destinations all over the table, IPv4 and IPv6
+	put    device.Loader
 }
 
 const (
@@ -160,15 +161,8 @@ func (r *routed) measureFirstTable(ctx context.Context, o DaemonOptions, result 
 		return fmt.Errorf("%w\ndaemon: %s", err, r.minne.Log(10))
 	}
 	// What it says must be so for packets.
-	destinations, err := fullDestinations(o.Table)
-	if err != nil {
-		return err
-	}
-	if err := r.Aim(destinations); err != nil {
-		return err
-	}
-	for _, ipv6 := range []bool{false, true} {
-		if err := r.fast.AwaitFast(ctx, Load{IPv6: ipv6}, len(destinations)/2); err != nil {
+	for i, ipv6 := range []bool{false, true} {
+		if _, r.many[i], err = r.tableLoads(ctx, o.Table, ipv6); err != nil {
 			return err
 		}
 	}
@@ -192,7 +186,8 @@ func (r *routed) measureChanges(ctx context.Context, o DaemonOptions, result *Da
 	for i, p := range leaves {
 		destinations[len(leaves)-1-i] = p.Addr().Next()
 	}
-	if err := r.Aim(destinations); err != nil {
+	all, err := r.LoadTo(destinations)
+	if err != nil {
 		return err
 	}
 	const rounds = 5
@@ -206,11 +201,11 @@ func (r *routed) measureChanges(ctx context.Context, o DaemonOptions, result *Da
 			return err
 		}
 		kernel = append(kernel, float64(len(routes))/time.Since(begun).Seconds())
-		if err := r.awaitVia(ctx, hop, 16, 1); err != nil {
+		if err := r.awaitVia(ctx, all, hop, 1); err != nil {
 			return err
 		}
 		rates = append(rates, float64(len(routes))/time.Since(begun).Seconds())
-		if err := r.awaitVia(ctx, hop, len(destinations), len(destinations)); err != nil {
+		if err := r.awaitVia(ctx, all, hop, len(destinations)); err != nil {
 			return err
 		}
 	}
@@ -219,10 +214,10 @@ func (r *routed) measureChanges(ctx context.Context, o DaemonOptions, result *Da
 	return nil
 }
 
-// awaitVia waits until packets to the first n destinations leave through a next hop.
-func (r *routed) awaitVia(ctx context.Context, hop, frames, n int) error {
+// awaitVia waits until the first packets of a load leave through a next hop.
+func (r *routed) awaitVia(ctx context.Context, load *Load, hop, frames int) error {
 	return lab.Until(ctx, time.Minute, "the change to reach packets", func() error {
-		wrong, err := r.fast.TryVia(ctx, hop, frames, n)
+		wrong, err := r.fast.TryVia(ctx, load, hop, frames)
 		if err == nil && wrong > 0 {
 			return fmt.Errorf("%d of %d packets take the old way", wrong, frames)
 		}
@@ -235,7 +230,8 @@ func (r *routed) awaitVia(ctx context.Context, hop, frames, n int) error {
 // for how long it was not visible, the kernel's own time included.
 func (r *routed) measureLatency(ctx context.Context, o DaemonOptions, result *DaemonResult) error {
 	leaf := withoutLonger(o.Table, 1)
-	if err := r.Aim([]netip.Addr{leaf[0].Addr().Next()}); err != nil {
+	load, err := r.LoadTo([]netip.Addr{leaf[0].Addr().Next()})
+	if err != nil {
 		return err
 	}
 	routes, err := r.device.Table(outPort, leaf)
@@ -246,7 +242,7 @@ func (r *routed) measureLatency(ctx context.Context, o DaemonOptions, result *Da
 	for i := range oneByOne {
 		hop := 20 + i%2
 		routes[0].Hops[0].Gateway = NextHop(hop, false)
-		ms, err := r.changeUnderTraffic(ctx, routes, hop)
+		ms, err := r.changeUnderTraffic(ctx, load, routes, hop)
 		if err != nil {
 			return err
 		}
@@ -258,10 +254,9 @@ func (r *routed) measureLatency(ctx context.Context, o DaemonOptions, result *Da
 	return nil
 }
 
-func (r *routed) changeUnderTraffic(ctx context.Context, routes []rib.Route, hop int) (ms float64, err error) {
-	s := r.fast.stream(Load{})
-	s.Frames, s.Rate = 5*latencyRate, latencyRate                 // at most; it is ended when the change was seen
-	if err := r.sink.Expect(s.ID, traffic.Expect{}); err != nil { // forgets the stream before
+func (r *routed) changeUnderTraffic(ctx context.Context, load *Load, routes []rib.Route, hop int) (ms float64, err error) {
+	o := traffic.Order{Frames: 5 * latencyRate, Rate: latencyRate} // at most; it is ended when the change was seen
+	if err := r.fast.expect(load, false, hopMAC(r.fast.sink, hop), 6); err != nil {
 		return 0, err
 	}
 	sending, stop := context.WithCancel(ctx)
@@ -270,12 +265,12 @@ func (r *routed) changeUnderTraffic(ctx context.Context, routes []rib.Route, hop
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		trial, err = r.fast.run(sending, s, hopMAC(r.fast.sink, hop), 6)
+		trial, err = r.fast.send(sending, load, o)
 		done <- err
 	}()
 	arrived := func() (a traffic.Arrived) {
 		if err == nil {
-			a, err = r.sink.Arrived(s.ID)
+			a, err = r.arrived()
 		}
 		return a
 	}
@@ -285,12 +280,12 @@ func (r *routed) changeUnderTraffic(ctx context.Context, routes []rib.Route, hop
 	var then traffic.Arrived // just before the kernel was asked for the change
 	changed := r.device.Node().Do(func() error {
 		then = arrived()
-		return r.load(ctx, routes)
+		return r.put(ctx, routes)
 	})
 	err = errors.Join(err, changed)
 	for last := then; err == nil; {
 		time.Sleep(5 * time.Millisecond)
-		if now := arrived(); now.Received > last.Received && now.BadMAC == last.BadMAC || now.Received == s.Frames {
+		if now := arrived(); now.Received > last.Received && now.BadMAC == last.BadMAC || now.Received == o.Frames {
 			break
 		} else {
 			last = now
@@ -324,21 +319,13 @@ func (r *routed) measureIdle(ctx context.Context, _ DaemonOptions, result *Daemo
 	return err
 }
 
-func (r *routed) measureRestart(ctx context.Context, o DaemonOptions, result *DaemonResult) error {
-	destinations, err := fullDestinations(o.Table)
-	if err != nil {
-		return err
-	}
-	if err := r.Aim(destinations); err != nil {
-		return err
-	}
-	s := r.fast.stream(Load{})
-	s.Frames, s.Rate = 10*restartRate, restartRate
+func (r *routed) measureRestart(ctx context.Context, _ DaemonOptions, result *DaemonResult) error {
+	o := traffic.Order{Frames: 10 * restartRate, Rate: restartRate}
 	var trial Trial
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		trial, err = r.fast.run(ctx, s, r.fast.sink, 5)
+		trial, err = r.fast.run(ctx, r.many[0], o, r.fast.sink, 5)
 		done <- err
 	}()
 	time.Sleep(time.Second)

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"text/tabwriter"
 
-	"minne/internal/lab/destinations"
+	hosts "minne/internal/lab/destinations"
 	"minne/internal/lab/device"
 	"minne/internal/lab/traffic"
 )
@@ -74,12 +74,16 @@ func Forward(ctx context.Context, o ForwardOptions) (*ForwardResult, error) {
 	for _, p := range o.Table {
 		routes[p.Addr().Is6()]++
 	}
-	if err := r.aimAtTable(ctx, o.Table); err != nil {
-		return nil, err
+	// Loads to one destination, and to as many as a lap holds.
+	var single, many [2]*Load
+	for i, ipv6 := range []bool{false, true} {
+		if single[i], many[i], err = r.tableLoads(ctx, o.Table, ipv6); err != nil {
+			return nil, err
+		}
 	}
 	result := &ForwardResult{Batch: traffic.Batch, CPUs: runtime.NumCPU()}
-	for ipv6, baseline := range map[bool]*float64{false: &result.Baseline4, true: &result.Baseline6} {
-		s, err := Measure(ctx, Side{r.Direct, Load{IPv6: ipv6}}, 10)
+	for i, baseline := range []*float64{&result.Baseline4, &result.Baseline6} {
+		s, err := Measure(ctx, Side{r.Direct, many[i]}, 10)
 		if err != nil {
 			return nil, err
 		}
@@ -90,15 +94,15 @@ func Forward(ctx context.Context, o ForwardOptions) (*ForwardResult, error) {
 		row  ForwardRow
 		a, b Side
 	}{
-		{ForwardRow{Name: "ipv4-one-route", A: "kernel", B: "fast path", Bar: 1.7}, Side{oneSlow, Load{Destinations: 1}}, Side{one, Load{Destinations: 1}}},
-		{ForwardRow{Name: "ipv4-full-random", A: "kernel", B: "fast path", Bar: 2.2}, Side{fullSlow, Load{}}, Side{full, Load{}}},
-		{ForwardRow{Name: "ipv6-one-route", A: "kernel", B: "fast path"}, Side{oneSlow, Load{IPv6: true, Destinations: 1}}, Side{one, Load{IPv6: true, Destinations: 1}}},
-		{ForwardRow{Name: "ipv6-full-in-table", A: "kernel", B: "fast path", Bar: 3}, Side{fullSlow, Load{IPv6: true}}, Side{full, Load{IPv6: true}}},
-		{ForwardRow{Name: "ipv4-full-vs-one", A: "fast path, one route", B: "fast path, full table", Bar: 0.80}, Side{one, Load{Destinations: 1}}, Side{full, Load{}}},
-		{ForwardRow{Name: "ipv6-full-vs-one", A: "fast path, one route", B: "fast path, full table"}, Side{one, Load{IPv6: true, Destinations: 1}}, Side{full, Load{IPv6: true}}},
+		{ForwardRow{Name: "ipv4-one-route", A: "kernel", B: "fast path", Bar: 1.7}, Side{oneSlow, single[0]}, Side{one, single[0]}},
+		{ForwardRow{Name: "ipv4-full-random", A: "kernel", B: "fast path", Bar: 2.2}, Side{fullSlow, many[0]}, Side{full, many[0]}},
+		{ForwardRow{Name: "ipv6-one-route", A: "kernel", B: "fast path"}, Side{oneSlow, single[1]}, Side{one, single[1]}},
+		{ForwardRow{Name: "ipv6-full-in-table", A: "kernel", B: "fast path", Bar: 3}, Side{fullSlow, many[1]}, Side{full, many[1]}},
+		{ForwardRow{Name: "ipv4-full-vs-one", A: "fast path, one route", B: "fast path, full table", Bar: 0.80}, Side{one, single[0]}, Side{full, many[0]}},
+		{ForwardRow{Name: "ipv6-full-vs-one", A: "fast path, one route", B: "fast path, full table"}, Side{one, single[1]}, Side{full, many[1]}},
 		// The same packets on both sides: what remains is the table alone.
-		{ForwardRow{Name: "ipv4-random-full-vs-one", A: "fast path, one route", B: "fast path, full table"}, Side{one, Load{}}, Side{full, Load{}}},
-		{ForwardRow{Name: "ipv6-random-full-vs-one", A: "fast path, one route", B: "fast path, full table"}, Side{one, Load{IPv6: true}}, Side{full, Load{IPv6: true}}},
+		{ForwardRow{Name: "ipv4-random-full-vs-one", A: "fast path, one route", B: "fast path, full table"}, Side{one, many[0]}, Side{full, many[0]}},
+		{ForwardRow{Name: "ipv6-random-full-vs-one", A: "fast path, one route", B: "fast path, full table"}, Side{one, many[1]}, Side{full, many[1]}},
 	} {
 		if len(o.Only) > 0 && !slices.Contains(o.Only, c.row.Name) {
 			continue
@@ -106,11 +110,12 @@ func Forward(ctx context.Context, o ForwardOptions) (*ForwardResult, error) {
 		fmt.Fprintf(o.Progress, "measuring %s\n", c.row.Name)
 		row := c.row
 		row.Family, row.FrameBytes, row.Routes, row.Destinations = "ipv4", traffic.MinFrame4, 1, 1
-		if c.b.Load.IPv6 {
+		ipv6 := c.b.Load == single[1] || c.b.Load == many[1]
+		if ipv6 {
 			row.Family, row.FrameBytes = "ipv6", traffic.MinFrame6
 		}
 		if c.b.Path == full {
-			row.Routes, row.Destinations = routes[c.b.Load.IPv6], traffic.MaxDestinations
+			row.Routes, row.Destinations = routes[ipv6], traffic.MaxDestinations
 		}
 		if row.Comparison, err = Compare(ctx, c.a, c.b, o.Rounds); err != nil {
 			return nil, fmt.Errorf("%s: %w", row.Name, err)
@@ -124,39 +129,32 @@ func Forward(ctx context.Context, o ForwardOptions) (*ForwardResult, error) {
 	return result, nil
 }
 
-// aimAtTable loads destinations out of the table, and waits until the fast path in every place forwards to them.
-func (r *Rig) aimAtTable(ctx context.Context, table []netip.Prefix) error {
-	destinations, err := fullDestinations(table)
-	if err != nil {
-		return err
+// tableLoads prepares packets of a family to one destination that the table covers, and to as many as
+// a lap holds, and waits until the fast path in every place forwards them all.
+//
+// For IPv4 the destinations are uniformly random among those that have a route; for
+// IPv6, where those would all be in the few shortest prefixes, a random host of every prefix.
+func (r *Rig) tableLoads(ctx context.Context, table []netip.Prefix, ipv6 bool) (single, many *Load, err error) {
+	draw, err := hosts.Covered(table)
+	if ipv6 {
+		draw, err = hosts.EachPrefix(table, true)
 	}
-	if err := r.Aim(destinations); err != nil {
-		return err
+	if err != nil {
+		return nil, nil, err
+	}
+	to := draw.Outside(benchmarking).Take(traffic.MaxDestinations, rand.New(rand.NewPCG(1, 4)))
+	if single, err = r.LoadTo(to[:1]); err != nil {
+		return nil, nil, err
+	}
+	if many, err = r.LoadTo(to); err != nil {
+		return nil, nil, err
 	}
 	for place := range r.devices {
-		for _, ipv6 := range []bool{false, true} {
-			if err := r.Path(place).AwaitFast(ctx, Load{IPv6: ipv6}, len(destinations)/2); err != nil {
-				return err
-			}
+		if err := r.Path(place).AwaitFast(ctx, many); err != nil {
+			return nil, nil, err
 		}
 	}
-	return nil
-}
-
-// fullDestinations returns as many destinations of each family as the generator
-// holds: for IPv4 uniformly random ones that have a route, for IPv6, where those
-// would all be in the few shortest prefixes, a random host of every prefix.
-func fullDestinations(table []netip.Prefix) ([]netip.Addr, error) {
-	random := rand.New(rand.NewPCG(1, 4))
-	covered, err := destinations.Covered(table)
-	if err != nil {
-		return nil, err
-	}
-	each, err := destinations.EachPrefix(table, true)
-	if err != nil {
-		return nil, err
-	}
-	return append(covered.Take(traffic.MaxDestinations, random), each.Take(traffic.MaxDestinations, random)...), nil
+	return single, many, nil
 }
 
 // WriteTable prints the result for people.

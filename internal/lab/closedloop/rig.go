@@ -44,13 +44,12 @@ const slowPort = "slow"
 type Rig struct {
 	Direct *Path // no device: generator to sink
 
-	lab       *lab.Lab
-	generator *traffic.Generator
-	sink      *traffic.Sink
-	devices   map[string]*device.Device
-	paths     map[string]*Path
-	cpu       int
-	offset    int // walks on through the destinations from trial to trial
+	lab        *lab.Lab
+	generators []*traffic.Generator // of the loads
+	sink       *traffic.Sink
+	devices    map[string]*device.Device
+	paths      map[string]*Path
+	cpu        int
 }
 
 // Place is where a device stands in the rig.
@@ -124,21 +123,35 @@ func topology(places []Place) lab.Topology {
 }
 
 func (r *Rig) build(ctx context.Context, means device.Means, places []Place) (err error) {
-	if r.generator, err = traffic.NewGenerator(); err != nil {
-		return err
-	}
 	if r.sink, err = traffic.NewSink(); err != nil {
 		return err
 	}
-	if r.Direct, err = r.newPath(Place{Name: directPort, Device: device.Spec{Kind: device.None}}, nil, directPort, directPort); err != nil {
+	cable := Place{Name: directPort, Device: device.Spec{Kind: device.None}}
+	if err := r.attach(cable); err != nil {
+		return err
+	}
+	if r.Direct, err = r.newPath(cable, nil, directPort, directPort); err != nil {
 		return err
 	}
 	for _, p := range places {
+		if err := r.attach(p); err != nil {
+			return err
+		}
 		if err := r.place(ctx, means, p); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// attach has the sink take what a place sends.
+func (r *Rig) attach(p Place) error {
+	sink := r.lab.Node(sinkNode)
+	index, _, err := sink.Port(p.Name)
+	if err != nil {
+		return err
+	}
+	return sink.Do(func() error { return r.sink.Attach(index) })
 }
 
 // place starts a device and finds the paths through it.
@@ -147,11 +160,15 @@ func (r *Rig) place(ctx context.Context, means device.Means, p Place) error {
 	if err != nil {
 		return err
 	}
+	_, from, err := r.lab.Node(generatorNode).Port(p.entryPort(device.In))
+	if err != nil {
+		return err
+	}
 	var node *lab.Running
 	if p.Device.Kind != device.None {
 		node = r.lab.Node(p.Name)
 	}
-	d, err := p.Device.Start(ctx, node, p.wiring(mac), means)
+	d, err := p.Device.Start(ctx, node, p.wiring(from, mac), means)
 	if err != nil {
 		return err
 	}
@@ -169,12 +186,12 @@ func (r *Rig) place(ctx context.Context, means device.Means, p Place) error {
 	return nil
 }
 
-// wiring is what is around a device: behind its port to the sink are the next hops, all of
-// them the sink, whose MAC they have but for the last byte.
-func (p Place) wiring(sink net.HardwareAddr) device.Wiring {
-	w := device.Wiring{Ports: []device.Port{{Name: device.In, Addresses: device.InAddresses}}}
-	if p.Slow {
-		w.Ports = append(w.Ports, device.Port{Name: slowPort, Addresses: slowAddresses, KernelOnly: true})
+// wiring is what is around a device: the generator's hosts behind its entry, and behind its port to the
+// sink the next hops, all of them the sink, whose MAC they have but for the last byte.
+func (p Place) wiring(generator, sink net.HardwareAddr) device.Wiring {
+	in := device.Port{Name: device.In, Addresses: device.InAddresses, Routes: sources}
+	for _, a := range device.InAddresses {
+		in.Stations = append(in.Stations, device.Station{Address: a.Addr().Next(), MAC: generator})
 	}
 	out := device.Port{Name: device.Out, Addresses: device.OutAddresses, Routes: p.Routes}
 	if p.Device.Hops() == 0 {
@@ -186,8 +203,11 @@ func (p Place) wiring(sink net.HardwareAddr) device.Wiring {
 			}
 		}
 	}
-	w.Ports = append(w.Ports, out)
-	return w
+	if p.Slow {
+		slow := device.Port{Name: slowPort, Addresses: slowAddresses, KernelOnly: true}
+		return device.Wiring{Ports: []device.Port{in, slow, out}}
+	}
+	return device.Wiring{Ports: []device.Port{in, out}}
 }
 
 // hopMAC is the MAC of the i-th next hop.
@@ -206,13 +226,10 @@ func (r *Rig) SlowPath(place string) *Path { return r.paths[place+" "+slowPort] 
 // Device returns the device in a place.
 func (r *Rig) Device(place string) *device.Device { return r.devices[place] }
 
-// Aim loads the destinations of the following trials.
-func (r *Rig) Aim(destinations []netip.Addr) error { return r.generator.SetDestinations(destinations) }
-
 // Close removes the rig.
 func (r *Rig) Close() error {
-	if r.generator != nil {
-		r.generator.Close()
+	for _, g := range r.generators {
+		g.Close()
 	}
 	if r.sink != nil {
 		r.sink.Close()

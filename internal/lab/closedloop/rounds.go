@@ -14,7 +14,7 @@ import (
 // Side is one of the things measured by turns: a load on a path.
 type Side struct {
 	*Path
-	Load Load
+	Load *Load
 }
 
 const (
@@ -82,9 +82,14 @@ func alternate(ctx context.Context, n int, progress func(done int), sides ...Sid
 // warmUp fills caches, finds out how many frames fill a trial's time, and checks
 // that the packets are forwarded by whom they should be.
 func (s *measured) warmUp(ctx context.Context) error {
-	before, err := s.kernelForwarded(s.Load.IPv6)
+	before, err := s.kernelForwarded()
 	if err != nil {
 		return err
+	}
+	if t, err := s.TryWhole(ctx, s.Load, fewFrames); err != nil {
+		return err
+	} else if t.Lost > fewFrames/100 {
+		return fmt.Errorf("%s: %d of %d packets lost in the warm-up", s.Name, t.Lost, fewFrames)
 	}
 	var typical []float64
 	for range 5 {
@@ -92,16 +97,13 @@ func (s *measured) warmUp(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if t.Lost > fewFrames/100 {
-			return fmt.Errorf("%s: %d of %d packets lost in the warm-up", s.Name, t.Lost, fewFrames)
-		}
 		typical = append(typical, t.PerFrame)
 	}
-	after, err := s.kernelForwarded(s.Load.IPv6)
+	after, err := s.kernelForwarded()
 	if err != nil {
 		return err
 	}
-	if err := s.rightForwarder(after-before, 5*fewFrames); err != nil {
+	if err := s.rightForwarder(after-before, 6*fewFrames); err != nil {
 		return err
 	}
 	per := statistics.Median(typical)

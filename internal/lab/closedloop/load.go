@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package closedloop
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"minne/internal/lab/device"
+	"minne/internal/lab/pattern"
+	"minne/internal/lab/result"
+	"minne/internal/lab/traffic"
+)
+
+// Load is what is sent along a path: packets in a generator of their own, so that
+// trials of several loads can alternate.
+type Load struct {
+	Subject result.Subject // without a device
+
+	generator *traffic.Generator
+	packets   int           // of its lap
+	streams   map[uint8]int // frame bytes of each without FCS; 0 is any
+	offset    int           // walks on through the lap from trial to trial
+}
+
+// Streams of a load.
+const (
+	stream4 = 0
+	stream6 = 1
+)
+
+// The networks of the closed loop's hosts, in the ranges for benchmarking. Behind the
+// entry are sources, behind the way out destinations of patterns that don't draw them from a table.
+var (
+	sources      = device.Prefixes("198.18.128.0/17", "2001:2:0:4000::/50")
+	destinations = device.Prefixes("198.19.128.0/17", "2001:2:0:c000::/50")
+	benchmarking = device.Prefixes("198.18.0.0/15", "2001:2::/48")
+)
+
+// HostRoutes are the routes to destinations that don't come from a table: one for each family.
+func HostRoutes() []netip.Prefix { return append([]netip.Prefix(nil), destinations...) }
+
+// ends are where patterns begin and end.
+func ends() pattern.Ends {
+	return pattern.Ends{
+		Forward: pattern.Direction{
+			IPv4: pattern.Networks{Stream: stream4, Sources: sources[0], Destinations: destinations[:1]},
+			IPv6: pattern.Networks{Stream: stream6, Sources: sources[1], Destinations: destinations[1:]},
+		},
+		Avoid: benchmarking,
+	}
+}
+
+// Supports says why a pattern can't be sent in a closed loop, or nil.
+func Supports(p pattern.Pattern) error {
+	switch {
+	case p.Bidirectional:
+		return fmt.Errorf("traffic %q: the closed loop sends one way; leave out bidirectional", p)
+	case p.Shape == pattern.Replay:
+		return fmt.Errorf("traffic %q: frames of a capture carry no stamps that the closed loop could count; use another pattern", p)
+	}
+	return nil
+}
+
+// Load prepares a pattern's packets.
+func (r *Rig) Load(p pattern.Pattern) (*Load, error) {
+	if err := Supports(p); err != nil {
+		return nil, err
+	}
+	lap, err := p.Lap(ends())
+	if err != nil {
+		return nil, err
+	}
+	streams := map[uint8]int{}
+	for _, s := range p.Streams(ends()) {
+		streams[s.ID] = s.FrameBytes
+	}
+	return r.newLoad(p.Subject(""), lap, streams)
+}
+
+// LoadTo prepares packets of the least length to these destinations in turn, all of one family.
+func (r *Rig) LoadTo(to []netip.Addr) (*Load, error) {
+	if len(to) == 0 {
+		return nil, errors.New("no destinations to send to")
+	}
+	packet := traffic.Packet{Source: sources[0].Addr().Next(), SourcePort: 40000, DestinationPort: 9, Protocol: unix.IPPROTO_UDP, FrameBytes: traffic.MinFrame4, Stream: stream4}
+	if to[0].Is6() {
+		packet.Source, packet.FrameBytes, packet.Stream = sources[1].Addr().Next(), traffic.MinFrame6, stream6
+	}
+	lap := traffic.Lap{Packets: len(to), Packet: func(i int) traffic.Packet {
+		one := packet
+		one.Destination = to[i]
+		return one
+	}}
+	size := int(packet.FrameBytes) + 4 // with FCS
+	subject := result.Subject{Traffic: fmt.Sprintf("%d destinations", len(to)), FrameSize: size, MeanSize: float64(size)}
+	return r.newLoad(subject, lap, map[uint8]int{packet.Stream: int(packet.FrameBytes)})
+}
+
+func (r *Rig) newLoad(subject result.Subject, lap traffic.Lap, streams map[uint8]int) (*Load, error) {
+	g, err := traffic.NewGenerator()
+	if err != nil {
+		return nil, err
+	}
+	r.generators = append(r.generators, g)
+	if err := g.SetLap(lap); err != nil {
+		return nil, err
+	}
+	return &Load{Subject: subject, generator: g, packets: lap.Packets, streams: streams}, nil
+}
+
+// next returns where in the lap a trial of so many frames begins: where the one before ended.
+func (l *Load) next(frames int) int {
+	at := l.offset
+	l.offset = (l.offset + frames) % l.packets
+	return at
+}

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"minne/internal/lab/traffic"
 	"minne/internal/lab/trial"
 )
@@ -91,14 +89,9 @@ func (r *Rig) order(load trial.Load) traffic.Order {
 // send runs the generator on its processor.
 func (r *Rig) send(ctx context.Context, load trial.Load) (sent traffic.Sent, err error) {
 	err = r.inTester(func() error {
-		runtime.LockOSThread() // for good: the thread's priority is its own
-		var one unix.CPUSet
-		one.Set(r.place.generator)
-		if err := unix.SchedSetaffinity(0, &one); err != nil {
-			return fmt.Errorf("tie the generator to CPU %d: %w", r.place.generator, err)
-		}
-		if err := unix.Setpriority(unix.PRIO_PROCESS, 0, generators); err != nil {
-			return fmt.Errorf("raise the generator's priority: %w", err)
+		runtime.LockOSThread()                            // for good: the thread's priority is its own
+		if err := pin(0, r.place.generator); err != nil { // 0 is the calling thread
+			return fmt.Errorf("generator: %w", err)
 		}
 		sent, err = r.generator.Run(ctx, r.order(load))
 		return err

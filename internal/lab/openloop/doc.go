@@ -11,8 +11,7 @@
 // that is so by nature. In namespaces on one machine a packet is handled by the
 // processor that sent it, unless the receiving port has a kernel thread for its
 // receive queue ("threaded NAPI"): the rig gives every port of the device such a
-// thread, ties it to the device's processor, and lets nothing but interrupts
-// preempt it, as nothing but interrupts preempts a router's softirq. What arrives
-// while it is busy waits in the port's ring of 256 frames and is lost when that is
-// full: that is the loss that is measured.
+// thread and ties it to the device's processor. What arrives while it is busy waits
+// in the port's ring of 256 frames and is lost when that is full: that is the loss
+// that is measured.
 package openloop

@@ -57,8 +57,12 @@ func (p placement) describe() []string {
 	return []string{fmt.Sprintf("generator on CPU %d", p.generator), fmt.Sprintf("device on CPU %d", p.device), fmt.Sprintf("sink on CPU %d", p.sink)}
 }
 
-// realtime is the priority of a receive thread among SCHED_FIFO: above all ordinary threads.
-const realtime = 50
+// first is the nice value of the threads that must not wait for others: those of
+// generators and receive queues. It is not a real-time priority, because the kernel
+// takes a twentieth of the time away from real-time threads that are always busy,
+// as a saturated device is, and because a router's own overload runs at an ordinary
+// priority too (ksoftirqd).
+const first = -20
 
 // thread gives a port's receive queue a kernel thread on one processor.
 // The queue must be in use already: the port has an XDP program or GRO.
@@ -84,16 +88,15 @@ func thread(ctx context.Context, node *lab.Running, port string, cpu int) error 
 	return nil
 }
 
-// pin ties a thread to a processor and lets no ordinary thread preempt it.
+// pin ties a thread to a processor and lets it go before others.
 func pin(pid, cpu int) error {
 	var one unix.CPUSet
 	one.Set(cpu)
 	if err := unix.SchedSetaffinity(pid, &one); err != nil {
 		return fmt.Errorf("tie to CPU %d: %w", cpu, err)
 	}
-	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: realtime}
-	if err := unix.SchedSetAttr(pid, &attr, 0); err != nil {
-		return fmt.Errorf("set real-time priority: %w", err)
+	if err := unix.Setpriority(unix.PRIO_PROCESS, pid, first); err != nil {
+		return fmt.Errorf("raise its priority: %w", err)
 	}
 	return nil
 }

@@ -40,15 +40,12 @@ func (n *Network) Matrix(ctx context.Context, o Options) (result.Matrix, error) 
 		if o.Progress != nil {
 			o.Progress(fmt.Sprintf("%s, %s: cell %d of %d", n.Path, c, i+1, len(cells)), remaining(cells[i:], o))
 		}
-		cell, err := n.cell(ctx, c, o)
+		cell, err := n.attempt(ctx, c, o)
 		if ctx.Err() != nil {
 			return m, ctx.Err()
 		}
 		if err != nil {
 			cell.Failed = err.Error()
-			if err := n.recover(); err != nil {
-				return m, err
-			}
 		}
 		m.Cells = append(m.Cells, cell)
 	}
@@ -74,12 +71,20 @@ func (o Options) tries() int {
 	return 4
 }
 
-// recover makes the server ready for the next cell: after a client that vanished it may believe itself busy.
-func (n *Network) recover() error {
-	if n.lab == nil {
-		return nil
+// attempt measures a cell, a second time when the transfer broke off: on a busy
+// machine iperf3 sometimes loses its control connection.
+func (n *Network) attempt(ctx context.Context, c Cell, o Options) (result.MatrixCell, error) {
+	cell, err := n.cell(ctx, c, o)
+	if _, has := n.server[c.Family]; err == nil || ctx.Err() != nil || !has {
+		return cell, err
 	}
-	return n.serve()
+	// After a client that vanished the server may believe itself busy.
+	if n.lab != nil {
+		if err := n.serve(); err != nil {
+			return cell, err
+		}
+	}
+	return n.cell(ctx, c, o)
 }
 
 func (n *Network) cell(ctx context.Context, c Cell, o Options) (result.MatrixCell, error) {

@@ -5,6 +5,8 @@ package method
 import (
 	"math"
 	"slices"
+
+	"minne/internal/lab/statistics"
 )
 
 // Bounds of what findDrift looks at.
@@ -55,7 +57,7 @@ func findDrift(rates []rate) drift {
 	at := func(rank float64) float64 {
 		return slopes[max(0, min(len(slopes)-1, int(math.Round(rank))))]
 	}
-	slope, all := sortedMedian(slopes), float64(len(slopes))
+	slope, all := statistics.Median(slopes), float64(len(slopes))
 	level := medianOf(blocks, func(r rate) float64 { return r.value })
 	if level <= 0 {
 		return drift{}
@@ -92,11 +94,5 @@ func medianOf(rates []rate, of func(rate) float64) float64 {
 	for i, r := range rates {
 		values[i] = of(r)
 	}
-	slices.Sort(values)
-	return sortedMedian(values)
-}
-
-func sortedMedian(sorted []float64) float64 {
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+	return statistics.Median(values)
 }

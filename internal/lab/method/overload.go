@@ -5,10 +5,10 @@ package method
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"minne/internal/lab/result"
+	"minne/internal/lab/statistics"
 	"minne/internal/lab/trial"
 )
 
@@ -70,7 +70,9 @@ func add(r *result.Recovery, outage time.Duration, lost uint64) {
 }
 
 func medianDuration(values []time.Duration) time.Duration {
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+	ns := make([]float64, len(values))
+	for i, v := range values {
+		ns[i] = float64(v)
+	}
+	return time.Duration(statistics.Median(ns))
 }

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 
 	"minne/internal/fulltable"
@@ -35,6 +37,35 @@ func (t Table) Prefixes() []netip.Prefix {
 func Full() (Table, error) {
 	v4, v6, err := fulltable.Load()
 	return Table{Name: "full", IPv4: v4, IPv6: v6}, err
+}
+
+// Named returns the table of a name: "full", a number for so many prefixes out of that one, or else a file.
+func Named(name string) (Table, error) {
+	if name == "full" {
+		return Full()
+	}
+	if n, err := strconv.Atoi(name); err == nil {
+		return part(n)
+	}
+	return Load(name)
+}
+
+// part returns n prefixes of the full table at random, the same ones every time, of each family at least one.
+func part(n int) (Table, error) {
+	full, err := Full()
+	if err != nil {
+		return Table{}, err
+	}
+	all := len(full.IPv4) + len(full.IPv6)
+	if n < 2 || n > all {
+		return Table{}, fmt.Errorf("routing table of %d prefixes: expected 2 to %d of the full table, \"full\", or a file", n, all)
+	}
+	n6 := min(max(1, n*len(full.IPv6)/all), n-1)
+	random := rand.New(rand.NewPCG(uint64(n), 1))
+	for _, family := range [][]netip.Prefix{full.IPv4, full.IPv6} {
+		random.Shuffle(len(family), func(i, j int) { family[i], family[j] = family[j], family[i] })
+	}
+	return Table{Name: strconv.Itoa(n), IPv4: full.IPv4[:n-n6], IPv6: full.IPv6[:n6]}, nil
 }
 
 // Load reads a table from a file, gzipped or not: a prefix at the beginning of

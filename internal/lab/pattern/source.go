@@ -162,13 +162,10 @@ func inside(p netip.Prefix, networks []netip.Prefix) bool {
 
 // Prefixes returns the pattern's routing table; it is empty when the pattern names none.
 func (p Pattern) Prefixes() (destinations.Table, error) {
-	switch p.Table {
-	case "":
+	if p.Table == "" {
 		return destinations.Table{}, nil
-	case "full":
-		return destinations.Full()
 	}
-	return destinations.Load(p.Table)
+	return destinations.Named(p.Table)
 }
 
 // next returns the flow of the stream's next packet, made when it is a new one.

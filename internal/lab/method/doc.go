@@ -73,8 +73,9 @@ func meanDeviation(values []float64) (mean, deviation float64) {
 		return 0, 0
 	}
 	for _, v := range values {
-		mean += v / float64(len(values))
+		mean += v
 	}
+	mean /= float64(len(values))
 	if len(values) == 1 {
 		return mean, 0
 	}

@@ -36,9 +36,12 @@ type BackToBackOptions struct {
 // Every search starts where the last one ended, which saves most trials: a
 // software router's longest burst wavers around one length.
 func BackToBack(ctx context.Context, t trial.Tester, o BackToBackOptions) (result.BackToBack, error) {
+	found := result.BackToBack{Subject: o.Subject}
+	if err := positive("back-to-back", "the tester's greatest rate", or(o.Rate, o.MaxRate)); err != nil {
+		return found, err
+	}
 	b := newBurst(ctx, t, o)
 	repeat := or(o.Repeat, 50)
-	found := result.BackToBack{Subject: o.Subject}
 	p := newPace(o.Progress, time.Duration(repeat)*time.Second) // a guess, until a search is over
 	trial.For(t, "back-to-back")
 	guess, factor := min(uint64(64), b.longest), 2.0

@@ -20,6 +20,7 @@
 package method
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -65,6 +66,14 @@ func or[T comparable](value, standard T) T {
 		return standard
 	}
 	return value
+}
+
+// positive refuses a rate that isn't one: a load of 0 is "as fast as the tester can".
+func positive(method, what string, rate float64) error {
+	if rate > 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %s is %g frames/s: expected more than 0; was it searched for and not found?", method, what, rate)
 }
 
 // meanDeviation returns the mean and the standard deviation of a sample.

@@ -44,6 +44,11 @@ var errNoLatency = errors.New("frames came back, but none with a time stamp: is 
 // Trials that the machine disturbed are left out unless a load has no other.
 func Latency(ctx context.Context, t trial.Tester, o LatencyOptions) (result.Latency, error) {
 	loads := newDelays(o)
+	for _, d := range loads {
+		if err := positive("latency", "the PDR", d.rate); err != nil {
+			return delays(o, nil), err
+		}
+	}
 	repeat, duration := or(o.Repeat, 20), or(o.Duration, 6*time.Second)
 	total := time.Duration(repeat*len(loads)) * duration
 	if o.Alone != nil {

@@ -26,6 +26,9 @@ type LossCurveOptions struct {
 func LossCurve(ctx context.Context, t trial.Tester, o LossCurveOptions) (result.LossCurve, error) {
 	step, duration := or(o.Step, 0.1), or(o.Duration, 60*time.Second)
 	curve := result.LossCurve{Subject: o.Subject, MaxLoad: o.MaxLoad}
+	if err := positive("loss curve", "the greatest load", o.MaxLoad); err != nil {
+		return curve, err
+	}
 	loads := int(1/step + 1e-9)
 	p := newPace(o.Progress, time.Duration(loads)*duration)
 	trial.For(t, "loss curve")

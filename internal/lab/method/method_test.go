@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,6 +131,28 @@ func TestMethodsStopAtWrongForwarding(t *testing.T) {
 				t.Errorf("%d points, error %v: expected a WrongError and no figure", n, err)
 			}
 		})
+	}
+}
+
+// A search that found nothing must not become a measurement at full load.
+func TestMethodsRefuseALoadOfNothing(t *testing.T) {
+	device := &simulated.Device{Capacity: 1e6, TesterRate: 2e6}
+	e := engine(device)
+	_, curve := LossCurve(background, e, LossCurveOptions{})
+	_, burst := BackToBack(background, e, BackToBackOptions{})
+	_, latency := Latency(background, e, LatencyOptions{})
+	_, overload := Overload(background, e, OverloadOptions{MaxLoad: 1e6})
+	_, reset := Reset(background, e, ResetOptions{Name: "restart"})
+	for i, err := range []error{curve, burst, latency, overload, reset} {
+		if err == nil || !strings.Contains(err.Error(), "expected more than 0") {
+			t.Errorf("method %d: error %v", i, err)
+		}
+	}
+	if device.Trials() != 0 {
+		t.Errorf("%d trials: expected none", device.Trials())
+	}
+	if found, err := Latency(background, e, LatencyOptions{Shares: []float64{0}, Repeat: 1}); err != nil || len(found.Loads) != 1 {
+		t.Errorf("the least load needs no PDR: %v", err)
 	}
 }
 

@@ -31,6 +31,9 @@ type OverloadOptions struct {
 // machine disturbed are made again, as often as there are repetitions at all.
 func Overload(ctx context.Context, s trial.Stepper, o OverloadOptions) (result.Recovery, error) {
 	high := min(1.1*o.Throughput, o.MaxLoad)
+	if err := positive("recovery from overload", "the throughput or the greatest load", high); err != nil {
+		return result.Recovery{}, err
+	}
 	loads := []trial.Load{
 		{Rate: high, Duration: or(o.For, 60*time.Second)},
 		{Rate: o.Throughput / 2, Duration: or(o.Watch, 10*time.Second)},

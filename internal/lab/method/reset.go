@@ -40,6 +40,9 @@ type ResetOptions struct {
 // The bench makes one attempt for each event: an event is not repeated because the
 // machine disturbed it.
 func Reset(ctx context.Context, b trial.Bench, o ResetOptions) ([]result.Recovery, error) {
+	if err := positive(o.Name, "the load", o.Rate); err != nil {
+		return nil, err
+	}
 	loss := result.Recovery{Subject: o.Subject, Event: o.Name, Load: o.Rate, Method: "frame loss"}
 	stamp := loss
 	stamp.Method = "time stamp"

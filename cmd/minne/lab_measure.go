@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"minne/internal/kernel"
+	"minne/internal/lab/destinations"
+	"minne/internal/lab/device"
+	"minne/internal/lab/measure"
+	"minne/internal/lab/openloop"
+	"minne/internal/lab/pattern"
+	"minne/internal/lab/report"
+	"minne/internal/lab/session"
+)
+
+// measureFlags are what all measurements with an open loop have in common.
+type measureFlags struct {
+	traffic string
+	sizes   []string
+	table   string
+	cards   openloop.Cards
+	dir     string
+	asJSON  bool
+}
+
+func (f *measureFlags) register(c *cobra.Command) {
+	f.registerTraffic(c)
+	f.registerCards(c)
+	f.registerReport(c)
+}
+
+// registerTraffic adds the flags that say what is sent.
+func (f *measureFlags) registerTraffic(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.traffic, "traffic", "one-flow", "`words` of the traffic pattern, such as \"flows=2048@30 family=ipv6 bidirectional\"; see \"minne lab patterns\"")
+	flags.StringSliceVar(&f.sizes, "size", []string{"64"}, "frame `sizes` in bytes with FCS, mixes (imix, imix-csit, 64:45,576:25 in quotes), or rfc2544 for all of that standard")
+	flags.StringVar(&f.table, "table", "", "routing table of the device: a `file` of prefixes, full for the Internet's, or a number for so many prefixes of that; destinations are then drawn from it")
+}
+
+// registerCards adds the flags that put network cards in place of namespaces.
+func (f *measureFlags) registerCards(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.cards.Left, "tx", "", "measure what is between two network cards: the `port` that sends")
+	flags.StringVar(&f.cards.Right, "rx", "", "… and the `port` that receives (both send when the traffic is bidirectional)")
+	flags.StringVar(&f.cards.LeftGateway, "tx-gateway", "", "`address` or MAC of the device's port at --tx; without gateways the device is a bridge or a cable")
+	flags.StringVar(&f.cards.RightGateway, "rx-gateway", "", "`address` or MAC of the device's port at --rx")
+	flags.StringVar(&f.cards.LeftAddress, "tx-address", "", "`address/length` that the tester has at --tx meanwhile, to ask for the gateway and to answer it")
+	flags.StringVar(&f.cards.RightAddress, "rx-address", "", "`address/length` that the tester has at --rx meanwhile")
+	flags.BoolVar(&f.cards.Force, "force", false, "use ports that carry this computer's own default route or addresses")
+}
+
+// registerReport adds the flags that say where figures go.
+func (f *measureFlags) registerReport(c *cobra.Command) {
+	c.Flags().StringVar(&f.dir, "out", "", "`directory` of the report (default minne-lab-DATE-WHAT; none for no report)")
+	c.Flags().BoolVar(&f.asJSON, "json", false, "print the result as JSON; a report is written only with --out")
+}
+
+// rfc2544Sizes are the frame sizes of RFC 2544 section 9.1.
+var rfc2544Sizes = []string{"64", "128", "256", "512", "1024", "1280", "1518"}
+
+// patterns returns the traffic with each of the sizes.
+func (f *measureFlags) patterns() ([]pattern.Pattern, error) {
+	var out []pattern.Pattern
+	for _, size := range f.sizes {
+		sizes := []string{size}
+		if size == "rfc2544" {
+			sizes = rfc2544Sizes
+		}
+		for _, size := range sizes {
+			text := f.traffic
+			if !strings.Contains(text, "size=") {
+				text += " size=" + size
+			}
+			if f.table != "" && !strings.Contains(text, "table=") {
+				text += " table=" + f.table
+			}
+			p, err := pattern.Parse(text)
+			if err != nil {
+				return nil, usageError{err}
+			}
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// devices reads the devices named on the command line.
+func devices(args []string, otherwise ...string) ([]device.Spec, error) {
+	if len(args) == 0 {
+		args = otherwise
+	}
+	var out []device.Spec
+	for _, text := range args {
+		d, err := device.Parse(text)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// plan is the measurement that the flags describe.
+func (f *measureFlags) plan(args []string) (p measure.Plan, err error) {
+	if p.Traffic, err = f.patterns(); err != nil {
+		return p, err
+	}
+	if p.Means.Binary, err = os.Executable(); err != nil {
+		return p, err
+	}
+	p.Means.Load = kernel.BulkRoutes
+	if f.cards.Left != "" || f.cards.Right != "" {
+		if len(args) > 0 {
+			return p, usageError{fmt.Errorf("device %s: between network cards the device is what they are connected to; leave out either --tx and --rx or the device", args[0])}
+		}
+		p.Cards = &f.cards
+	} else if p.Devices, err = devices(args, "kernel", "minne"); err != nil {
+		return p, err
+	}
+	p.Table, err = table(p.Traffic)
+	return p, err
+}
+
+// table returns the routing table that the traffic draws destinations from: the device has its routes.
+func table(traffic []pattern.Pattern) ([]netip.Prefix, error) {
+	name := ""
+	for _, p := range traffic {
+		if p.Table != "" {
+			name = p.Table
+		}
+	}
+	if name == "" {
+		return nil, nil
+	}
+	t, err := destinations.Named(name)
+	return t.Prefixes(), err
+}
+
+// measure runs a plan and reports what it found.
+func (f *measureFlags) measure(ctx context.Context, a *app, title, name string, p measure.Plan) error {
+	return f.session(ctx, a, title, name, func(ctx context.Context, s *session.Session) error { return p.Run(ctx, s) })
+}
+
+// session runs a measurement in a session of its own and prints the result.
+func (f *measureFlags) session(ctx context.Context, a *app, title, name string, run func(context.Context, *session.Session) error) error {
+	dir := f.dir
+	if dir == "" && !f.asJSON {
+		dir = "minne-lab-" + time.Now().Format("20060102-150405") + "-" + name
+	} else if dir == "none" {
+		dir = ""
+	}
+	s, err := session.Begin(session.Options{Title: title, Command: append([]string{"minne"}, os.Args[1:]...), Version: version(), Dir: dir, Progress: a.err})
+	if err != nil {
+		return err
+	}
+	r, err := s.End(run(ctx, s))
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted; what was measured until then is in the report")
+	}
+	if f.asJSON {
+		return errors.Join(err, a.printJSON(r))
+	}
+	err = errors.Join(err, report.WriteTables(a.out, r))
+	if dir != "" {
+		fmt.Fprintf(a.out, "\nReport: %s\n", filepath.Join(dir, "report.html"))
+	}
+	return err
+}

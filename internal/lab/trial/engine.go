@@ -47,10 +47,10 @@ type Options struct {
 //   - no more frames were lost than could not be sent in the gaps, or
 //   - the gaps took more than GapShare of the time: what was sent between them came
 //     in a rhythm that nobody asked for, or
-//   - the load was "as fast as you can", where gaps lower the rate itself; there too
-//     from GapShare on.
+//   - the load was "as fast as you can" or a burst of so many frames, where gaps lower
+//     the rate itself; there too from GapShare on.
 //
-// A trial that lost nothing in spite of gaps stands: the device has done all that was
+// Any other trial that lost nothing in spite of gaps stands: the device has done all that was
 // asked. One that lost more than gaps explain stands too: the device is at fault.
 //
 // A void trial is repeated. When every repetition is void, the one that lost the
@@ -237,7 +237,7 @@ func (e *Engine) disturbed(r Result) string {
 	why := ""
 	switch lost := r.Lost(); {
 	case r.GapTime <= 0:
-	case many && r.Rate == 0:
+	case many && (r.Rate == 0 || r.Frames > 0):
 		why = "which lowered the rate"
 	case lost > 0 && float64(lost) <= kept:
 		why = fmt.Sprintf("which explain the loss of %d frames", lost)

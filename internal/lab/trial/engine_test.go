@@ -64,6 +64,7 @@ func TestEngineVoidsWhatGapsMaySpoil(t *testing.T) {
 		{"gaps took too much", second, sent(500, 50*ms), "may be why 500 frames"},
 		{"full load, short gap", fast, sent(900, 5*ms), ""},
 		{"full load, long gap", fast, sent(1000, 20*ms), "lowered the rate"},
+		{"a burst with a pause", trial.Load{Rate: 1000, Frames: 1000}, sent(1000, 20*ms), "lowered the rate"},
 		{"the bench says so", second, trial.Result{Intended: 10, Sent: 10, Received: 10, Void: "link went down"}, "link went down"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -59,7 +59,7 @@ func linear(label string, values ...float64) axis {
 	return between(label, append(values, 0, hi*1.02)...)
 }
 
-// between makes a linear axis that just holds the values, with ends at round numbers.
+// between makes a linear axis that just holds the values, with ticks at round numbers.
 func between(label string, values ...float64) axis {
 	lo, hi, ok := bounds(values)
 	if !ok {
@@ -77,9 +77,11 @@ func between(label string, values ...float64) axis {
 	}
 	step := roundStep((hi - lo) / 5)
 	first, last := math.Floor(lo/step+1e-9), math.Ceil(hi/step-1e-9)
-	a := axis{label: label, lo: first * step, hi: last * step, place: func(v float64) float64 { return v }}
-	decimals := max(0, -int(math.Floor(math.Log10(step)+1e-9)))
-	if mantissa := step / math.Pow(10, math.Floor(math.Log10(step)+1e-9)); math.Abs(mantissa-2.5) < 0.01 {
+	room := 0.05 * (hi - lo)
+	a := axis{label: label, lo: max(first*step, lo-room), hi: min(last*step, hi+room), place: func(v float64) float64 { return v }}
+	power := int(math.Floor(math.Log10(step) + 1e-9))
+	decimals := max(0, -power)
+	if power <= 0 && math.Abs(step/math.Pow(10, float64(power))-2.5) < 0.01 {
 		decimals++
 	}
 	for i := first; i <= last && len(a.ticks) < 20; i++ {
@@ -112,7 +114,7 @@ func decimal(v float64, decimals int) string {
 	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
-// logarithmic makes an axis of decades. write labels a tick.
+// logarithmic makes an axis on which every power of ten takes the same room. write labels a tick.
 func logarithmic(label string, write func(float64) string, values ...float64) axis {
 	var positive []float64
 	for _, v := range values {
@@ -124,11 +126,9 @@ func logarithmic(label string, write func(float64) string, values ...float64) ax
 	if !ok {
 		lo, hi = 1, 10
 	}
-	first, last := math.Floor(math.Log10(lo)+1e-9), math.Ceil(math.Log10(hi)-1e-9)
-	if last <= first {
-		last = first + 1
-	}
-	a := axis{label: label, lo: first, hi: last, place: logPlace(first)}
+	room := math.Max(0.1, 0.04*math.Log10(hi/lo))
+	a := axis{label: label, lo: math.Log10(lo) - room, hi: math.Log10(hi) + room, place: logPlace(math.Log10(lo) - room)}
+	first, last := math.Floor(a.lo), math.Ceil(a.hi)
 	every := math.Ceil((last - first) / 8)
 	for d := first; d <= last; d++ {
 		v := math.Pow(10, d)
@@ -136,9 +136,9 @@ func logarithmic(label string, write func(float64) string, values ...float64) ax
 		if math.Mod(d-first, every) == 0 {
 			a.ticks[len(a.ticks)-1].label = write(v)
 		}
-		for m := 2.0; m < 10 && d < last && every == 1; m++ {
+		for m := 2.0; m < 10 && every == 1; m++ {
 			t := tick{m * v, ""}
-			if last-first <= 2 && (m == 2 || m == 5) {
+			if a.hi-a.lo <= 2 && (m == 2 || m == 5) {
 				t.label = write(t.at)
 			}
 			a.ticks = append(a.ticks, t)
@@ -147,12 +147,13 @@ func logarithmic(label string, write func(float64) string, values ...float64) ax
 	return a
 }
 
+// logPlace puts what has no logarithm at the lower end.
 func logPlace(least float64) func(float64) float64 {
 	return func(v float64) float64 {
 		if v <= 0 {
 			return least
 		}
-		return math.Max(math.Log10(v), least)
+		return math.Log10(v)
 	}
 }
 

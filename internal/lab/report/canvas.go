@@ -118,8 +118,10 @@ func outline(points []point) string {
 }
 
 // mark draws a marker.
-func (c *canvas) mark(x, y float64, l look) {
-	const r = 4.0
+func (c *canvas) mark(x, y float64, l look) { c.markOf(x, y, 4, l) }
+
+// markOf draws a marker of radius r.
+func (c *canvas) markOf(x, y, r float64, l look) {
 	shape := func(fill string, p ...point) {
 		for i := range p {
 			p[i].x, p[i].y = x+p[i].x*r, y+p[i].y*r
@@ -132,7 +134,7 @@ func (c *canvas) mark(x, y float64, l look) {
 		if l.marker == "ring" {
 			fill = "#fff"
 		}
-		fmt.Fprintf(&c.b, `<circle cx="%s" cy="%s" r="4" fill="%s" stroke="%s" stroke-width="1.5"/>`, coordinate(x), coordinate(y), fill, l.colour)
+		fmt.Fprintf(&c.b, `<circle cx="%s" cy="%s" r="%s" fill="%s" stroke="%s" stroke-width="1.5"/>`, coordinate(x), coordinate(y), coordinate(r), fill, l.colour)
 	case "square":
 		shape(l.colour, point{-.9, -.9}, point{.9, -.9}, point{.9, .9}, point{-.9, .9})
 	case "box":
@@ -161,7 +163,7 @@ func textWidth(text string) float64 { return float64(utf8.RuneCountInString(text
 // wrapped breaks a text into lines of at most width letters, and cuts it after most lines.
 func wrapped(text string, width, most int) []string {
 	lines := []string{""}
-	for _, word := range strings.Fields(clean(text)) {
+	for _, word := range strings.Split(clean(text), " ") {
 		for utf8.RuneCountInString(word) > width { // a word that no line can hold
 			head := string([]rune(word)[:width-1])
 			lines, word = append(lines, head+"-"), string([]rune(word)[width-1:])

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"math"
+	"strings"
 	"time"
 
 	"minne/internal/lab/result"
@@ -87,7 +88,7 @@ func loadName(share float64) string {
 	if share <= 0 {
 		return "least load"
 	}
-	return significant(share*100) + " % of PDR"
+	return percent(share) + " of PDR"
 }
 
 func delayCells(p result.LatencyPoint) []string {
@@ -108,9 +109,9 @@ func latencyFigure(id, title string, loads []result.LatencyPoint, names []string
 		p.series = append(p.series, line)
 	}
 	if bias > 0 {
-		p.levels = []level{{"tester alone, 50 %: " + nanoseconds(bias), bias}}
+		p.levels = []level{{"tester alone, " + strings.ReplaceAll("50 %: "+nanoseconds(bias), " ", "\u00a0"), bias}}
 	}
-	p.y = logarithmic("Latency", nanoseconds, values...)
+	p.y = logarithmic("Latency", func(v float64) string { return tickText(v, durations) }, values...)
 	for i, l := range loads {
 		p.description += fmt.Sprintf("%s: median %s, 99 %% %s, maximum %s; ", names[i], elapsed(l.P50), elapsed(l.P99), elapsed(l.Max))
 	}

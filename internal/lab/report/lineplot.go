@@ -17,7 +17,9 @@ type linePlot struct {
 	height                 float64 // of the frame; 0 is the usual one
 	series                 []series
 	levels                 []level
-	troubles               []float64 // places on the x axis that are marked as loss
+	troubles               []float64 // places on the x axis that are marked at the top
+	trouble                string    // what the marks mean
+	left, right            float64   // least margins, for plots that stand below each other
 }
 
 type series struct {
@@ -38,7 +40,10 @@ type level struct {
 // markersApart is the most markers that a line can carry without becoming a string of beads.
 const markersApart = 40
 
-const labelLetters = 26 // of a line of a label
+const (
+	labelLetters = 26   // of a line of a label
+	swatch       = 34.0 // width of the piece of line before it
+)
 
 type endLabel struct {
 	lines  []string
@@ -53,18 +58,9 @@ func (p linePlot) draw() template.HTML {
 	if height == 0 {
 		height = 330
 	}
-	const top, swatch = 34.0, 34.0
-	left := 14.0
-	for _, t := range p.y.ticks {
-		left = max(left, textWidth(t.label)+16)
-	}
+	const top = 34.0
 	labels := p.labels(top, height)
-	right := 20.0
-	for _, l := range labels {
-		for _, text := range l.lines {
-			right = max(right, textWidth(text)+swatch+24)
-		}
-	}
+	left, right := p.margins()
 	width := pictureWidth - left - right
 	needed := 0.0
 	for _, l := range labels {
@@ -87,13 +83,42 @@ func (p linePlot) draw() template.HTML {
 		p.line(c, frame, s, clip)
 	}
 	for _, x := range p.troubles {
-		c.mark(frame.x(p.x.at(x)), top+7, look{"#D55E00", "", "cross"})
+		c.mark(frame.x(p.x.at(x)), top+7, troubled)
 	}
 	spread(labels, top, height)
 	for _, l := range labels {
-		p.label(c, frame, l, swatch)
+		p.label(c, frame, l)
 	}
 	return c.picture(p.id, p.title, p.description, top+height+46)
+}
+
+// troubled is the look of marks at the top.
+var troubled = look{"#D55E00", "", "cross"}
+
+// margins are the room that the labels need on both sides.
+func (p linePlot) margins() (left, right float64) {
+	left, right = max(p.left, 24), max(p.right, 24)
+	for _, t := range p.y.ticks {
+		left = max(left, textWidth(t.label)+16)
+	}
+	for _, l := range p.labels(0, 1) {
+		for _, text := range l.lines {
+			right = max(right, textWidth(text)+swatch+24)
+		}
+	}
+	return left, right
+}
+
+// alike gives plots that stand below each other the same margins.
+func alike(plots ...*linePlot) {
+	for range plots {
+		for i := range plots {
+			left, right := plots[i].margins()
+			for _, p := range plots {
+				p.left, p.right = max(p.left, left), max(p.right, right)
+			}
+		}
+	}
 }
 
 // rectangle is where the data are.
@@ -211,6 +236,9 @@ func (p linePlot) labels(top, height float64) (out []*endLabel) {
 	for _, l := range p.levels {
 		add(l.label, l.at, reference)
 	}
+	if len(p.troubles) > 0 {
+		out = append(out, &endLabel{lines: wrapped(p.trouble, labelLetters, 3), want: top + 7, look: troubled, height: lineHeight + 6})
+	}
 	slices.SortStableFunc(out, func(a, b *endLabel) int { return int(math.Round(a.want - b.want)) })
 	return out
 }
@@ -230,10 +258,12 @@ func spread(labels []*endLabel, top, height float64) {
 }
 
 // label draws one: a piece of the line with its marker, and the text.
-func (p linePlot) label(c *canvas, frame rectangle, l *endLabel, swatch float64) {
+func (p linePlot) label(c *canvas, frame rectangle, l *endLabel) {
 	x, y := frame.left+frame.width+12, l.at+lineHeight/2
 	c.line(x-10, l.want, x-2, y, pale, 1, "")
-	c.line(x, y, x+swatch-6, y, l.look.colour, 1.8, l.look.dash)
+	if l.look.marker != "cross" || l.look.dash != "" {
+		c.line(x, y, x+swatch-6, y, l.look.colour, 1.8, l.look.dash)
+	}
 	c.mark(x+swatch/2-3, y, l.look)
 	for i, text := range l.lines {
 		c.text(x+swatch, y+4.2+float64(i)*lineHeight, "start", ink, text)

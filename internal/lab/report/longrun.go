@@ -129,9 +129,9 @@ func soakFigure(n int, m result.Soak) figure {
 			marks++
 		}
 	}
-	rate.series = []series{forwarded}
+	rate.series, rate.trouble = []series{forwarded}, "loss"
 	rate.description = fmt.Sprintf("%s over %s; loss in %d of %d stretches of time. %s", describe(rate.series, " "+clock.name, u.name), lasting(lengthOf(m.Series)), marks, len(bins), m.Verdict)
-	f := figure{Title: "Soak: " + subjectOf(m.Subject), Caption: "Grey is from the least to the greatest interval within a stretch of time. A cross at the top is a stretch with loss.", Pictures: []template.HTML{rate.draw()}}
+	f := figure{Title: "Soak: " + subjectOf(m.Subject), Caption: "Grey is from the least to the greatest interval within a stretch of time. A cross at the top is a stretch with loss."}
 	if len(median.points) > 0 {
 		du := fitting(slices.Max(delays), durations)
 		for i := range median.points {
@@ -142,8 +142,11 @@ func soakFigure(n int, m result.Soak) figure {
 		delay.y = linear("Latency ["+du.name+"]", slices.Max(delays)/du.size)
 		delay.series = []series{median}
 		delay.description = describe(delay.series, " "+clock.name, du.name)
-		f.Pictures = append(f.Pictures, delay.draw())
+		alike(&rate, &delay)
+		f.Pictures = append(f.Pictures, rate.draw(), delay.draw())
+		return f
 	}
+	f.Pictures = append(f.Pictures, rate.draw())
 	return f
 }
 

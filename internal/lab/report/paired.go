@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	"minne/internal/lab/result"
 )
@@ -71,12 +72,12 @@ func comparisonFigures(all []result.Comparison) []figure {
 	return []figure{f}
 }
 
-// ratioAxis is logarithmic when ratios span more than a decade: twice and half are then as far from 1.
+// ratioAxis is logarithmic when ratios differ much: twice and half are then as far from 1.
 func ratioAxis(label string, values []float64) axis {
 	values = slices.DeleteFunc(values, func(v float64) bool { return !finite(v) || v <= 0 })
 	lo, hi, ok := bounds(values)
-	if ok && hi/lo > 12 {
-		return logarithmic(label, significant, values...)
+	if ok && hi/lo > 5 {
+		return logarithmic(label, func(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) }, values...)
 	}
 	return between(label, values...)
 }

@@ -30,7 +30,7 @@ func throughputSection(r *result.Result, draw bool) section {
 	t := table{Columns: columns(left("device", "traffic"), right("frame"), left("goal"), right("lower", "upper", "conditional", "at lower bound", "trials", "took"), left("remark"))}
 	for _, m := range r.Throughput {
 		for _, b := range m.Bounds {
-			t.add(m.Device, m.Traffic, size(m.Subject), b.Goal.Name, lowerText(b), upperText(b), packetRate(b.Conditional), bitRate(carried(m.Subject, b.Lower)), grouped(float64(m.Trials)), lasting(m.Took), b.Irregular)
+			t.add(m.Device, m.Traffic, size(m.Subject), b.Goal.Name, lowerText(b), upperText(b), exactRate(b.Conditional), bitRate(carried(m.Subject, b.Lower)), grouped(float64(m.Trials)), lasting(m.Took), b.Irregular)
 		}
 		if len(m.Bounds) == 0 {
 			t.add(m.Device, m.Traffic, size(m.Subject), none, none, none, none, none, grouped(float64(m.Trials)), lasting(m.Took), "no goal reached an end")
@@ -47,14 +47,20 @@ func lowerText(b result.Bound) string {
 	if b.Lower <= 0 {
 		return "none found"
 	}
-	return packetRate(b.Lower)
+	return exactRate(b.Lower)
+}
+
+// exactRate has one digit more, since bounds are often half a percent apart.
+func exactRate(fps float64) string {
+	u := fitting(fps, packetRates)
+	return digits(fps/u.size, 4) + " " + u.name
 }
 
 func upperText(b result.Bound) string {
 	if b.Upper <= 0 {
 		return "beyond the tester"
 	}
-	return packetRate(b.Upper)
+	return exactRate(b.Upper)
 }
 
 // goalTable says what the names of the goals mean.
@@ -156,16 +162,16 @@ func rateFigures(r *result.Result, kind, name string, rates []sized) (out []figu
 		f := figure{Title: name + " against frame size: " + traffic,
 			Caption: "Rates of all directions together; frame sizes and bit rates with FCS, without preamble and gap. The theoretical lines are one direction of Ethernet (RFC 2544 appendix B)."}
 		against := lines(r, mine)
-		f.Pictures = []template.HTML{
-			ratePicture(pictureID(kind, n, "bits"), f.Title, mine, against, true),
-			ratePicture(pictureID(kind, n, "packets"), f.Title, mine, against, false),
-		}
+		bits := ratePlot(pictureID(kind, n, "bits"), f.Title, mine, against, true)
+		packets := ratePlot(pictureID(kind, n, "packets"), f.Title, mine, against, false)
+		alike(&bits, &packets)
+		f.Pictures = []template.HTML{bits.draw(), packets.draw()}
 		out = append(out, f)
 	}
 	return out
 }
 
-func ratePicture(id, title string, rates []sized, against []line, bits bool) template.HTML {
+func ratePlot(id, title string, rates []sized, against []line, bits bool) linePlot {
 	what, units := "Packet rate", packetRates
 	if bits {
 		what, units = "Bit rate", bitRates
@@ -195,12 +201,12 @@ func ratePicture(id, title string, rates []sized, against []line, bits bool) tem
 			p.series = append(p.series, series{label: l.label, points: curve, look: look{grey, []string{"6 3", "1.5 3"}[i%2], ""}})
 		}
 	}
-	if !bits { // near 64 bytes a line carries ten times as many packets as anywhere else
-		for i := range p.series {
-			top = max(top, p.series[i].points[0].y*u.size)
+	if p.y = linear(what+" ["+u.name+"]", top/u.size); !bits { // small frames come ten times as fast as large ones
+		for _, s := range p.series {
+			values = append(values, scaled(ys(s.points), u.size)...)
 		}
+		p.y = logarithmic(what, func(v float64) string { return tickText(v*u.size, packetRates) }, scaled(values, 1/u.size)...)
 	}
-	p.y = linear(what+" ["+u.name+"]", top/u.size)
 	for i, device := range devicesOf(rates) {
 		s := series{label: device, look: style(i)}
 		for _, x := range rates {
@@ -212,7 +218,7 @@ func ratePicture(id, title string, rates []sized, against []line, bits bool) tem
 		p.series = append(p.series, s)
 	}
 	p.description = describe(p.series, " B", u.name)
-	return p.draw()
+	return p
 }
 
 func devicesOf(rates []sized) (out []string) {
@@ -240,6 +246,14 @@ func ys(points []point) (out []float64) {
 	return out
 }
 
+func scaled(values []float64, by float64) []float64 {
+	out := make([]float64, len(values))
+	for i, v := range values {
+		out[i] = v * by
+	}
+	return out
+}
+
 // describe says in words what a line plot shows: for every series its first and last point.
 func describe(all []series, xUnit, yUnit string) string {
 	var out []string
@@ -258,7 +272,7 @@ const rowsPerPicture = 16
 
 func boundFigures(r *result.Result) (out []figure) {
 	f := figure{Title: "Bounds of the throughput for every goal",
-		Caption: "The line goes from the lower to the upper bound, the marker stands at the lower. An arrow-less end at the marker means that even the greatest load met the goal."}
+		Caption: "The line goes from the lower to the upper bound, the marker stands at the lower. Where the text says at least, even the greatest load met the goal."}
 	var goals []string
 	var values []float64
 	for _, m := range r.Throughput {

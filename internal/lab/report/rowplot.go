@@ -36,7 +36,7 @@ const (
 )
 
 func (p rowPlot) draw() template.HTML {
-	const top, gap = 34.0, 12.0
+	const top, gap = 8.0, 12.0
 	left, right, height := 60.0, 30.0, gap/2
 	for _, r := range p.rows {
 		for _, line := range wrapped(r.label, rowLetters, 3) {
@@ -87,11 +87,11 @@ func (p rowPlot) item(c *canvas, frame rectangle, i item, y float64) {
 		c.line(low, y, high, y, i.look.colour, 2.2, i.look.dash)
 	}
 	if high-low > 1 {
-		c.line(low, y-5, low, y+5, i.colour(), 1.6, "")
-		c.line(high, y-5, high, y+5, i.colour(), 1.6, "")
+		c.line(low, y-6, low, y+6, i.colour(), 1.4, "")
+		c.line(high, y-6, high, y+6, i.colour(), 1.4, "")
 	}
 	if !i.bar {
-		c.mark(at, y, i.look)
+		c.markOf(at, y, 3, i.look)
 	}
 	c.text(frame.left+frame.width+10, y+4.2, "start", ink, i.text)
 }

@@ -18,7 +18,9 @@ const none = "–" // stands where there is no figure
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 // significant writes v with three significant digits and no exponent where that is readable.
-func significant(v float64) string {
+func significant(v float64) string { return digits(v, 3) }
+
+func digits(v float64, n int) string {
 	a := math.Abs(v)
 	switch {
 	case !finite(v):
@@ -27,10 +29,10 @@ func significant(v float64) string {
 		return "0"
 	case a >= 1e15 || a < 1e-9:
 		return strconv.FormatFloat(v, 'e', 2, 64)
-	case a >= 100:
+	case a >= math.Pow(10, float64(n-1)):
 		return grouped(math.Round(v))
 	}
-	decimals := 2 - int(math.Floor(math.Log10(a)))
+	decimals := n - 1 - int(math.Floor(math.Log10(a)))
 	return strconv.FormatFloat(v, 'f', max(0, decimals), 64)
 }
 
@@ -85,12 +87,28 @@ func in(v float64, units []unit) string {
 }
 
 // span writes two values in one unit: "1.92 to 1.95 Mpps".
-func span(low, high float64, units []unit) string {
+func span(low, high float64, units []unit) string { return apart(low, high, " to ", units) }
+
+// apart writes two values with as many digits as tell them apart, up to five.
+func apart(low, high float64, word string, units []unit) string {
 	if !finite(low) || !finite(high) {
 		return none
 	}
 	u := fitting(math.Max(math.Abs(low), math.Abs(high)), units)
-	return significant(low/u.size) + " to " + significant(high/u.size) + " " + u.name
+	low, high = low/u.size, high/u.size
+	a, b := digits(low, 3), digits(high, 3)
+	for n := 4; n <= 5 && low != high && math.Abs(high-low) < 0.01*math.Abs(high); n++ {
+		if a, b = digits(low, n), digits(high, n); a != b {
+			break
+		}
+	}
+	return a + word + b + " " + u.name
+}
+
+// tickText writes the value of a tick, which is round.
+func tickText(v float64, units []unit) string {
+	u := fitting(v*(1+1e-9), units)
+	return strconv.FormatFloat(v/u.size, 'g', 3, 64) + " " + u.name
 }
 
 func packetRate(fps float64) string { return in(fps, packetRates) }
@@ -100,7 +118,7 @@ func elapsed(d time.Duration) string {
 	return in(float64(d), durations)
 }
 
-// ago writes a length of time as people say it.
+// lasting writes a length of time as people say it.
 func lasting(d time.Duration) string {
 	switch d = d.Round(time.Second); {
 	case d <= 0:
@@ -121,7 +139,7 @@ func percent(v float64) string {
 	case v == 0:
 		return "0 %"
 	case v >= 0.1:
-		return strconv.FormatFloat(v*100, 'f', 1, 64) + " %"
+		return strings.TrimSuffix(strconv.FormatFloat(v*100, 'f', 1, 64), ".0") + " %"
 	}
 	return strconv.FormatFloat(v*100, 'g', 2, 64) + " %"
 }

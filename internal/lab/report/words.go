@@ -23,11 +23,15 @@ func Summary(r *result.Result) []string {
 	for _, c := range r.Comparisons {
 		say("%s against %s (%s): %s; ratio %s, 95 %% within %s, while %s against itself is within %s.", c.B, c.A, joined(c.Traffic, size(c.Subject)), c.Verdict, significant(c.Ratio.Median), interval(c.Ratio), c.A, interval(c.SameSame))
 	}
-	for _, m := range r.Throughput {
-		sayThroughput(m, say)
+	for _, all := range alikes(r.Throughput, func(m result.Throughput) result.Subject { return m.Subject }) {
+		sayThroughput(all, say)
 	}
-	for _, m := range r.MRR {
-		say("%s forwards %s at the greatest load of the tester (%s).", m.Device, packetRate(m.Mean), joined(m.Traffic, size(m.Subject)))
+	for _, all := range alikes(r.MRR, func(m result.MRR) result.Subject { return m.Subject }) {
+		var rates []string
+		for _, m := range firstLast(all) {
+			rates = append(rates, fmt.Sprintf("%s (%s) with %s", packetRate(m.Mean), bitRate(carried(m.Subject, m.Mean)), size(m.Subject)))
+		}
+		say("%s, %s: at the greatest load of the tester it forwards %s.", all[0].Device, all[0].Traffic, strings.Join(rates, ", "))
 	}
 	for _, c := range r.Cost {
 		say("%s takes %s of CPU time for a packet, 95 %% within %s (%s).", c.Device, nanoseconds(c.PerPacket.Median), span(c.PerPacket.Low, c.PerPacket.High, durations), joined(c.Traffic, size(c.Subject)))
@@ -57,20 +61,52 @@ func Summary(r *result.Result) []string {
 	return out
 }
 
-func sayThroughput(m result.Throughput, say func(string, ...any)) {
-	b, ok := strictest(m.Bounds)
-	if !ok {
-		return
+// alikes puts figures of one device and traffic together, which differ in frame size only.
+func alikes[T any](all []T, subject func(T) result.Subject) (out [][]T) {
+	index := map[[2]string]int{}
+	for _, t := range all {
+		key := [2]string{subject(t).Device, subject(t).Traffic}
+		i, known := index[key]
+		if !known {
+			i = len(out)
+			index[key] = i
+			out = append(out, nil)
+		}
+		out[i] = append(out[i], t)
 	}
-	subject := joined(m.Traffic, size(m.Subject))
+	return out
+}
+
+// firstLast returns the first and the last of all; with frame sizes in order, the extremes.
+func firstLast[T any](all []T) []T {
+	if len(all) <= 2 {
+		return all
+	}
+	return []T{all[0], all[len(all)-1]}
+}
+
+func sayThroughput(all []result.Throughput, say func(string, ...any)) {
+	var parts []string
+	goal := ""
+	for _, m := range firstLast(all) {
+		if b, ok := strictest(m.Bounds); ok {
+			goal = b.Goal.Name
+			parts = append(parts, boundInWords(m.Subject, b))
+		}
+	}
+	if len(parts) > 0 {
+		say("%s, %s: by the goal %s its throughput is %s.", all[0].Device, all[0].Traffic, goal, strings.Join(parts, ", "))
+	}
+}
+
+func boundInWords(s result.Subject, b result.Bound) string {
 	switch {
 	case b.Lower <= 0:
-		say("%s met the goal %s at no load (%s).", m.Device, b.Goal.Name, subject)
+		return "not found with " + size(s) + " (no load met the goal)"
 	case b.Upper <= 0:
-		say("%s forwards at least %s by the goal %s (%s); the tester can't send enough to find its limit.", m.Device, packetRate(b.Lower), b.Goal.Name, subject)
-	default:
-		say("%s forwards between %s by the goal %s (%s), %s.", m.Device, strings.Replace(span(b.Lower, b.Upper, packetRates), " to ", " and ", 1), b.Goal.Name, subject, bitRate(carried(m.Subject, b.Lower)))
+		return fmt.Sprintf("at least %s (%s) with %s, more than the tester can send", packetRate(b.Lower), bitRate(carried(s, b.Lower)), size(s))
 	}
+	return fmt.Sprintf("between %s (from %s) with %s", apart(b.Lower, b.Upper, " and ", packetRates), bitRate(carried(s, b.Lower)), size(s))
 }
 
 func sayEnergy(m result.Energy, say func(string, ...any)) {
@@ -97,7 +133,7 @@ func Doubts(r *result.Result) (out []string) {
 		out = append(out, "This report is partial: "+r.Partial+".")
 	}
 	if n, reasons := voided(r.Trials); n > 0 {
-		out = append(out, fmt.Sprintf("%d of %d trials were void and do not count: %s.", n, len(r.Trials), strings.Join(reasons, "; ")))
+		out = append(out, fmt.Sprintf("Void trials, which do not count: %d of %d: %s.", n, len(r.Trials), strings.Join(reasons, "; ")))
 	}
 	if r.Machine.Steal > noisySteal {
 		out = append(out, fmt.Sprintf("The machine was noisy: its hypervisor gave %s of the CPU time to others during the measurement.", percent(r.Machine.Steal)))

@@ -132,15 +132,22 @@ func (f *measureFlags) plan(args []string) (p measure.Plan, err error) {
 	return p, err
 }
 
+// everything is what a device has routes to when the frames of a capture are replayed.
+var everything = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+
 // table returns the routing table that the traffic draws destinations from: the device has its routes.
 func table(traffic []pattern.Pattern) ([]netip.Prefix, error) {
-	name := ""
+	name, replay := "", false
 	for _, p := range traffic {
 		if p.Table != "" {
 			name = p.Table
 		}
+		replay = replay || p.Shape == pattern.Replay
 	}
 	if name == "" {
+		if replay {
+			return everything, nil
+		}
 		return nil, nil
 	}
 	t, err := destinations.Named(name)

@@ -25,7 +25,6 @@ const (
 	seriesEvery = 1 * time.Second       // its interval
 	slowRate    = 50_000                // frames per second, up to which every frame is sent by itself
 	slowBatch   = 1                     // frames per turn then
-	generators  = -20                   // nice value of a generator's thread
 )
 
 // stream is what the bench knows of one stream of its traffic.
@@ -71,7 +70,7 @@ func (r *Rig) Attempt(ctx context.Context, load trial.Load) (trial.Result, error
 func (r *Rig) order(load trial.Load) traffic.Order {
 	o := traffic.Order{
 		Routes: map[uint8]traffic.Route{}, TTL: 64, Rate: load.Rate, Frames: load.Frames, Duration: load.Duration,
-		Timed: r.timed, Filled: true, Gap: interrupted, Burst: catchUp,
+		Timed: r.timed, Filled: true, OwnTime: r.ownTime, Gap: interrupted, Burst: catchUp,
 	}
 	if load.Frames > 0 {
 		o.Duration = 0
@@ -114,7 +113,7 @@ func (r *Rig) drain(ctx context.Context) (map[uint8]traffic.Arrived, error) {
 	limit := time.Now().Add(drainLimit)
 	last, since := uint64(0), time.Now()
 	for {
-		arrived, err := r.sink.Read()
+		arrived, err := r.read()
 		if err != nil {
 			return nil, err
 		}
@@ -135,6 +134,19 @@ func (r *Rig) drain(ctx context.Context) (map[uint8]traffic.Arrived, error) {
 		case <-time.After(drainQuiet / 6):
 		}
 	}
+}
+
+// read returns what has arrived. Frames of a capture are known by the port alone.
+func (r *Rig) read() (map[uint8]traffic.Arrived, error) {
+	if !r.replay {
+		return r.sink.Read()
+	}
+	others, err := r.sink.Others()
+	if err != nil {
+		return nil, err
+	}
+	got := others[r.sides[1].index]
+	return map[uint8]traffic.Arrived{r.ends.Forward.IPv4.Stream: {Received: got.Frames, Bytes: got.Bytes}}, nil
 }
 
 // fill turns counters into a result.

@@ -74,7 +74,13 @@ func (r *Rig) buildCards(ctx context.Context, c Cards, s Setup) error {
 	if err := ports.AwaitCarrier(ctx, carrierTime, c.Left, c.Right); err != nil {
 		return err
 	}
-	if err := r.equip(); err != nil {
+	transmit := byProgram
+	for _, f := range facts {
+		if f.XDP.Known && !f.XDP.Transmit {
+			transmit = bySocket
+		}
+	}
+	if err := r.equip(transmit); err != nil {
 		return err
 	}
 	if err := r.gateways(ctx, c); err != nil {
@@ -118,7 +124,7 @@ func (r *Rig) describeCards(c Cards, facts []ports.Facts) {
 	r.facts = result.Device{Name: "external", Kind: "external", Remark: fmt.Sprintf("what is between %s and %s", c.Left, c.Right)}
 	r.tester = result.Tester{
 		Topology: "two network ports with a device between them", Mode: "open loop",
-		Transmit: "XDP live frames", Receive: r.sink.Receive(r.sides[1].index), Batch: traffic.Batch, CPUs: r.place.describe()[:1],
+		Transmit: r.tester.Transmit, Receive: r.sink.Receive(r.sides[1].index), Batch: traffic.Batch, CPUs: r.place.describe()[:1],
 	}
 	for i, f := range facts {
 		port := f.Port

@@ -34,15 +34,28 @@ func endsFor() pattern.Ends {
 
 // Load sets the traffic of the following trials.
 func (r *Rig) Load(p pattern.Pattern) error {
+	if err := r.load(p); err != nil {
+		return fmt.Errorf("traffic %s: %w", p, err)
+	}
+	r.both, r.replay, r.ownTime = p.Bidirectional, p.Shape == pattern.Replay, p.OwnTiming
+	return r.sink.TakeAll(r.replay)
+}
+
+func (r *Rig) load(p pattern.Pattern) error {
+	r.streams = map[uint8]stream{}
+	if p.Shape == pattern.Replay {
+		capture, err := p.Replay(r.ends)
+		if err != nil {
+			return err
+		}
+		r.notes = append(r.notes, capture.Notes()...)
+		r.streams[r.ends.Forward.IPv4.Stream] = stream{name: "capture, " + leftToRight}
+		return r.generator.SetReplay(capture.Frames, capture.Period)
+	}
 	lap, err := p.Lap(r.ends)
 	if err != nil {
 		return err
 	}
-	if err := r.generator.SetLap(lap); err != nil {
-		return fmt.Errorf("traffic %s: %w", p, err)
-	}
-	r.both = p.Bidirectional
-	r.streams = map[uint8]stream{}
 	for _, s := range p.Streams(r.ends) {
 		from := 0
 		if s.Back {
@@ -50,5 +63,5 @@ func (r *Rig) Load(p pattern.Pattern) error {
 		}
 		r.streams[s.ID] = stream{name: s.Name, from: from}
 	}
-	return nil
+	return r.generator.SetLap(lap)
 }

@@ -27,10 +27,12 @@ type Setup struct {
 
 // Rig is a tester with a device between its ports.
 type Rig struct {
-	generator *traffic.Generator
+	generator generator
 	sink      *traffic.Sink
 	sides     [2]side
 	streams   map[uint8]stream
+	replay    bool // frames of a capture, which carry no stamps
+	ownTime   bool // … at its own pace
 	place     placement
 	both      bool // directions
 	timed     bool
@@ -47,6 +49,20 @@ type Rig struct {
 	device   *device.Device // nil between network cards
 	closers  []func() error // run last to first
 }
+
+// generator is what sends: a program that makes frames in the driver, or a socket.
+type generator interface {
+	SetLap(traffic.Lap) error
+	SetReplay(frames []traffic.Recorded, period time.Duration) error
+	Run(context.Context, traffic.Order) (traffic.Sent, error)
+	Progress() traffic.Sent
+}
+
+// How frames are sent, as reports call it.
+const (
+	byProgram = "XDP live frames"
+	bySocket  = "AF_PACKET socket"
+)
 
 // Names of the ports.
 const (
@@ -117,7 +133,7 @@ func (r *Rig) build(ctx context.Context, l *lab.Lab, s Setup) (err error) {
 			return err
 		}
 	}
-	if err := r.equip(); err != nil {
+	if err := r.equip(byProgram); err != nil {
 		return err
 	}
 	var node *lab.Running
@@ -148,11 +164,18 @@ func (r *Rig) build(ctx context.Context, l *lab.Lab, s Setup) (err error) {
 }
 
 // equip loads the tester's programs and attaches the sink to both ports.
-func (r *Rig) equip() (err error) {
-	if r.generator, err = traffic.NewGenerator(); err != nil {
-		return err
+func (r *Rig) equip(transmit string) (err error) {
+	r.tester.Transmit = transmit
+	if transmit == bySocket {
+		r.generator = traffic.NewSocketGenerator()
+	} else {
+		g, err := traffic.NewGenerator()
+		if err != nil {
+			return err
+		}
+		r.generator = g
+		r.closers = append(r.closers, g.Close)
 	}
-	r.closers = append(r.closers, r.generator.Close)
 	if r.sink, err = traffic.NewSink(); err != nil {
 		return err
 	}
@@ -230,7 +253,7 @@ func (r *Rig) describe(l *lab.Lab) {
 	r.tester = result.Tester{
 		Topology: "tester and device in namespaces, joined by veth pairs",
 		Mode:     "open loop",
-		Transmit: "XDP live frames", Receive: r.sink.Receive(r.sides[1].index), Batch: traffic.Batch, CPUs: r.place.describe(),
+		Transmit: r.tester.Transmit, Receive: r.sink.Receive(r.sides[1].index), Batch: traffic.Batch, CPUs: r.place.describe(),
 	}
 	for _, s := range r.sides {
 		r.tester.Ports = append(r.tester.Ports, result.Port{Name: s.name, Driver: "veth", Role: "generator and sink"})

@@ -33,7 +33,7 @@ func (r *Rig) AttemptSteps(ctx context.Context, loads []trial.Load) ([]trial.Res
 		if err != nil {
 			return results, err
 		}
-		read := func(context.Context) (map[uint8]traffic.Arrived, error) { return r.sink.Read() }
+		read := func(context.Context) (map[uint8]traffic.Arrived, error) { return r.read() }
 		if i == len(loads)-1 {
 			read = r.drain
 		}
@@ -101,7 +101,7 @@ func (r *Rig) watchLosses(before uint64) *losses {
 				return
 			case <-tick.C:
 			}
-			arrived, err := r.sink.Read()
+			arrived, err := r.read()
 			sent := r.generator.Progress().Frames
 			if err != nil {
 				continue

@@ -122,10 +122,15 @@ func accept(t *testing.T, port *net.Interface) {
 	t.Cleanup(off)
 }
 
-// with puts a device between the cables.
-func (b *bench) with(t *testing.T, f faulty.Faults) *faulty.Device {
+// with puts a device between the cables, that of IPv6 the other way round: its
+// right port faces the generator.
+func (b *bench) with(t *testing.T, stream uint8, f faulty.Faults) *faulty.Device {
 	t.Helper()
-	d, err := faulty.Start(b.left.Index, b.right.Index, f)
+	left, right := b.left.Index, b.right.Index
+	if stream == stream6 {
+		left, right = right, left
+	}
+	d, err := faulty.Start(left, right, f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,15 +143,19 @@ func (b *bench) send(t *testing.T, stream uint8, rate float64, frames uint64) (t
 	t.Helper()
 	packet := traffic.Packet{
 		Source: netip.MustParseAddr("192.0.2.1"), Destination: netip.MustParseAddr("198.51.100.1"),
-		SourcePort: 4000, DestinationPort: 9, Protocol: 17, FrameBytes: 128, Stream: stream,
+		SourcePort: 4000, DestinationPort: 9, Protocol: 17, Stream: stream,
 	}
 	if stream == stream6 {
 		packet.Source, packet.Destination = netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8:1::1")
 	}
-	if err := b.generator.SetLap(traffic.Lap{Packets: 1, Packet: func(int) traffic.Packet { return packet }}); err != nil {
+	lap := traffic.Lap{Packets: 3, Packet: func(i int) traffic.Packet {
+		packet.FrameBytes = []uint16{90, 1514, 128}[i]
+		return packet
+	}}
+	if err := b.generator.SetLap(lap); err != nil {
 		t.Fatal(err)
 	}
-	expect := traffic.Expect{TTL: 64, FrameBytes: 128, MAC: b.in.HardwareAddr, MACBytes: 6, Timed: true, Filled: true}
+	expect := traffic.Expect{TTL: 64, MAC: b.in.HardwareAddr, MACBytes: 6, Timed: true, Filled: true}
 	if err := b.sink.ExpectStreams(map[uint8]traffic.Expect{stream: expect}); err != nil {
 		t.Fatal(err)
 	}
@@ -202,12 +211,15 @@ func TestPlantedFaultsAreCounted(t *testing.T) {
 	} {
 		for stream, family := range map[uint8]string{stream4: "IPv4", stream6: "IPv6"} {
 			t.Run(c.name+" "+family, func(t *testing.T) {
-				d := b.with(t, c.faults)
+				d := b.with(t, stream, c.faults)
 				defer d.Close()
 				sent, arrived := b.send(t, stream, 100e3, frames)
 				truth, other, err := d.Truth()
 				if err != nil {
 					t.Fatal(err)
+				}
+				if stream == stream6 {
+					truth, other = other, truth
 				}
 				if sent.Frames != frames || truth.Arrived != frames || other.Arrived != 0 {
 					t.Fatalf("sent %d, the device got %d and %d from behind: expected %d and 0", sent.Frames, truth.Arrived, other.Arrived, frames)
@@ -231,7 +243,7 @@ func TestPlantedFaultsAreCounted(t *testing.T) {
 func TestPlantedDelays(t *testing.T) {
 	b := newBench(t)
 	median := func(delay time.Duration) (sink, device time.Duration) {
-		d := b.with(t, faulty.Faults{Delay: delay})
+		d := b.with(t, stream4, faulty.Faults{Delay: delay})
 		defer d.Close()
 		rate := min(2000, 0.4/max(delay, time.Microsecond).Seconds())
 		_, arrived := b.send(t, stream4, rate, uint64(max(20, rate/4)))
@@ -258,7 +270,7 @@ func TestPlantedDelays(t *testing.T) {
 func TestPlantedOutage(t *testing.T) {
 	b := newBench(t)
 	const rate, long = 10e3, 200 * time.Millisecond
-	d := b.with(t, faulty.Faults{OutageAt: 1000, OutageFor: long})
+	d := b.with(t, stream4, faulty.Faults{OutageAt: 1000, OutageFor: long})
 	sent, arrived := b.send(t, stream4, rate, 5000)
 	truth, _, err := d.Truth()
 	if err != nil {

@@ -189,6 +189,16 @@ func TestTesterThatFails(t *testing.T) {
 	}
 }
 
+// A device that forwards wrongly has no throughput.
+func TestDeviceThatForwardsWrongly(t *testing.T) {
+	device := &simulated.Device{Capacity: 5e5, BadTTL: 0.01}
+	engine := trial.NewEngine(device, trial.Options{WarmUp: -1, Settle: -1})
+	_, err := Run(context.Background(), engine, Options{Goals: []result.Goal{NDR()}, MinLoad: 1000, MaxLoad: 2e6})
+	if wrong := (*trial.WrongError)(nil); !errors.As(err, &wrong) {
+		t.Errorf("error %v: expected that it forwards wrongly", err)
+	}
+}
+
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen []Status

@@ -17,9 +17,10 @@ import (
 // A goal has a ladder of targets. The first is satisfied with few seconds of
 // trials and wide bounds, each further one asks for more and for half the width;
 // the last is the goal itself. The bounds of one target are where the next one
-// begins: its first trial is between them, as a halving is due anyway, and the next
-// confirm one bound and the other. If a bound is not confirmed, the search leaves the interval in
-// strides that double until it has a new one, and halves from there.
+// begins: its first trial is between them, as a halving is due anyway, and the
+// next ones confirm the lower bound or the upper. If a bound is not confirmed, the
+// search leaves the interval in strides that double until it has a new one, and
+// halves from there.
 const (
 	coarser = 2 // targets before the goal itself
 	growth  = 2 // of strides

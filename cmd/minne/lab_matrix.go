@@ -6,19 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"minne/internal/kernel"
 	"minne/internal/lab/device"
-	"minne/internal/lab/machine"
 	"minne/internal/lab/matrix"
 	"minne/internal/lab/result"
+	"minne/internal/lab/session"
 )
 
 // Seconds of a cell of the matrix.
@@ -32,11 +29,11 @@ type matrixFlags struct {
 	path, device, client string
 	server, quick        bool
 	seconds              int
+	report               measureFlags
 }
 
 func newLabMatrixCommand(a *app) *cobra.Command {
 	var f matrixFlags
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "matrix",
 		Short: "Measure TCP and UDP transfers of all packet sizes over IPv4 and IPv6",
@@ -60,20 +57,7 @@ but for --server and --client, root.`,
 				fmt.Fprintln(a.err, "Serving transfers on TCP and UDP port 5201 and echoes on UDP port 5202 until Ctrl-C.")
 				return matrix.Serve(c.Context())
 			}
-			r := result.Result{Schema: result.Schema, Title: "TCP and UDP matrix", Started: time.Now(), Machine: machine.Read()}
-			watch := machine.StartWatch()
-			err := f.measure(c.Context(), a.err, &r)
-			r.Ended, r.Machine.Steal, r.Notes = time.Now(), watch.Steal(), watch.Notes()
-			if errors.Is(err, context.Canceled) {
-				r.Partial, err = "interrupted by the user", errors.New("interrupted; the cells that were done are kept")
-			}
-			if len(r.Matrix) == 0 {
-				return err
-			}
-			if asJSON {
-				return errors.Join(a.printJSON(r), err)
-			}
-			return errors.Join(printMatrix(a.out, &r), err)
+			return f.report.session(c.Context(), a, "TCP and UDP matrix", "matrix", f.measure)
 		},
 	}
 	c.Flags().StringVar(&f.path, "path", "routed", "`what` the device does: routed, bridged or both")
@@ -82,7 +66,7 @@ but for --server and --client, root.`,
 	c.Flags().StringVar(&f.client, "client", "", "measure transfers from this machine to the --server at this `address`")
 	c.Flags().IntVar(&f.seconds, "seconds", fullCell, "`seconds` of each transfer")
 	c.Flags().BoolVar(&f.quick, "quick", false, "1 second for each transfer, and fewer tries of UDP rates")
-	c.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
+	f.report.registerReport(c)
 	return c
 }
 
@@ -123,17 +107,14 @@ func (f *matrixFlags) devices() ([]device.Spec, error) {
 	return []device.Spec{router}, nil
 }
 
-// measure adds what it measures to the result, also when it fails halfway.
-func (f *matrixFlags) measure(ctx context.Context, progress io.Writer, r *result.Result) error {
-	say := func(text string, left time.Duration) {
-		fmt.Fprintf(progress, "%s (about %s left)\n", text, left.Round(time.Second))
-	}
+// measure measures all networks that the flags name, one after the other.
+func (f *matrixFlags) measure(ctx context.Context, s *session.Session) error {
 	if f.client != "" {
 		n, err := matrix.Remote(ctx, f.client)
 		if err != nil {
 			return err
 		}
-		return f.transfers(ctx, n, say, r)
+		return f.transfers(ctx, n, s)
 	}
 	specs, err := f.devices()
 	if err != nil {
@@ -148,7 +129,7 @@ func (f *matrixFlags) measure(ctx context.Context, progress io.Writer, r *result
 		if err != nil {
 			return err
 		}
-		if err := f.transfers(ctx, n, say, r); err != nil {
+		if err := f.transfers(ctx, n, s); err != nil {
 			return err
 		}
 	}
@@ -156,59 +137,33 @@ func (f *matrixFlags) measure(ctx context.Context, progress io.Writer, r *result
 }
 
 // transfers measures one network and closes it.
-func (f *matrixFlags) transfers(ctx context.Context, n *matrix.Network, say func(string, time.Duration), r *result.Result) (err error) {
+func (f *matrixFlags) transfers(ctx context.Context, n *matrix.Network, s *session.Session) (err error) {
 	defer func() { err = errors.Join(err, n.Close()) }()
 	facts, err := n.Facts(ctx)
 	if err != nil {
 		return err
 	}
-	r.Devices = append(r.Devices, facts)
-	o := matrix.Options{Seconds: f.seconds, Quick: f.quick, Progress: say}
-	m, err := n.Matrix(ctx, o)
-	if len(m.Cells) > 0 {
-		r.Matrix = append(r.Matrix, m)
-	}
-	if err != nil {
+	var before []result.Matrix
+	s.Update(func(r *result.Result) {
+		r.Devices = append(r.Devices, facts)
+		r.Tester = result.Tester{Topology: n.Topology(), Mode: "transfers between protocol stacks", Transmit: "iperf3", Receive: "iperf3"}
+		before = slices.Clip(r.Matrix)
+	})
+	o := matrix.Options{Seconds: f.seconds, Quick: f.quick, Progress: s.Progress, Done: func(m result.Matrix) {
+		s.Update(func(r *result.Result) { r.Matrix = append(before, m) })
+		if c := m.Cells[len(m.Cells)-1]; c.Note != "" {
+			s.Note(fmt.Sprintf("%s %s of %d bytes is measured with %s", c.Family, c.Protocol, c.Bytes, c.Note))
+		}
+	}}
+	s.Step("transfers through %s, %s", facts.Name, n.Path)
+	if _, err := n.Matrix(ctx, o); err != nil {
 		return err
 	}
+	s.Step("round trips through %s, idle and full", facts.Name)
 	answer, err := n.Responsiveness(ctx, o)
 	if err != nil {
 		return err
 	}
-	r.Responsiveness = append(r.Responsiveness, answer)
+	s.Update(func(r *result.Result) { r.Responsiveness = append(r.Responsiveness, answer) })
 	return nil
 }
-
-func printMatrix(out io.Writer, r *result.Result) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for _, m := range r.Matrix {
-		fmt.Fprintf(out, "%s, %s\n", m.Device, m.Path)
-		fmt.Fprintln(w, "family\tprotocol\tbytes\tpayload\tMbit/s\tkpps\tloss\tretransmits\tCPU\t ")
-		for _, c := range m.Cells {
-			if c.Failed != "" {
-				fmt.Fprintf(w, "%s\t%s\t%d\t\t–\t\t\t\t\t %s\n", c.Family, c.Protocol, c.Bytes, c.Failed)
-				continue
-			}
-			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%.1f\t%.1f\t%.2f %%\t%d\t%.0f %%\t %s\n", c.Family, c.Protocol, c.Bytes, c.Payload,
-				c.BitRate/1e6, c.Packets/1e3, c.Loss*100, c.Retransmits, c.CPUPercent, c.Note)
-		}
-		if err := w.Flush(); err != nil {
-			return err
-		}
-		fmt.Fprintln(out)
-	}
-	for _, p := range r.Responsiveness {
-		fmt.Fprintf(out, "%s: round trips of small packets, median %.0f µs idle; while TCP moves %.0f Mbit/s both ways median %.0f µs, 99 %% within %.0f µs, %.1f %% lost: %.0f round trips a minute\n",
-			p.Device, us(p.Idle.P50), p.BitRate/1e6, us(p.Loaded.P50), us(p.Loaded.P99), p.Loaded.Loss*100, p.RPM)
-	}
-	for _, note := range r.Notes {
-		fmt.Fprintln(out, note)
-	}
-	if r.Partial != "" {
-		fmt.Fprintf(out, "Not complete: %s.\n", r.Partial)
-	}
-	return nil
-}
-
-// us is a time in microseconds.
-func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

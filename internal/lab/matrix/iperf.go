@@ -15,14 +15,12 @@ import (
 type transfer struct {
 	BitRate     float64 // payload that arrived, bits per second
 	Back        float64 // the same of the other direction, when both were asked for
-	Packets     float64 // datagrams that arrived, per second; UDP only
-	Loss        float64 // share of datagrams that did not; UDP only
+	Loss        float64 // share of datagrams that did not arrive; UDP only
 	Retransmits int
 }
 
 // iperfSum is a sum in iperf3's JSON.
 type iperfSum struct {
-	Seconds     float64 `json:"seconds"`
 	Bits        float64 `json:"bits_per_second"`
 	Retransmits int     `json:"retransmits"`
 	Packets     float64 `json:"packets"`
@@ -91,9 +89,8 @@ func readTransfer(text string, ended error) (transfer, error) {
 		return transfer{}, ended
 	}
 	t := transfer{BitRate: r.End.Received.Bits, Back: r.End.Back.Bits, Retransmits: r.End.Sent.Retransmits}
-	if sum := r.End.Sum; sum.Packets > 0 && sum.Seconds > 0 {
+	if sum := r.End.Sum; sum.Packets > 0 {
 		t.Loss = sum.Lost / sum.Packets
-		t.Packets = max(0, sum.Packets-sum.Lost) / sum.Seconds
 	}
 	if t.BitRate <= 0 {
 		return t, errors.New("nothing arrived")

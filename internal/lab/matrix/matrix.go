@@ -20,6 +20,7 @@ type Options struct {
 	// Quick spends fewer tries on finding the UDP rate.
 	Quick    bool
 	Progress func(text string, left time.Duration) // may be nil
+	Done     func(result.Matrix)                   // gets all cells so far after each; may be nil
 }
 
 // Overheads for the first guess of the remaining time, before there is experience.
@@ -48,6 +49,9 @@ func (n *Network) Matrix(ctx context.Context, o Options) (result.Matrix, error) 
 			cell.Failed = err.Error()
 		}
 		m.Cells = append(m.Cells, cell)
+		if o.Done != nil {
+			o.Done(m)
+		}
 	}
 	return m, nil
 }
@@ -66,9 +70,9 @@ func remaining(cells []Cell, o Options) (left time.Duration) {
 // tries is how often a UDP rate is tried at most.
 func (o Options) tries() int {
 	if o.Quick {
-		return 2
+		return 3
 	}
-	return 4
+	return 5
 }
 
 // attempt measures a cell, a second time when the transfer broke off: on a busy
@@ -115,10 +119,8 @@ func (n *Network) cell(ctx context.Context, c Cell, o Options) (result.MatrixCel
 		return out, err
 	}
 	busy, _ := after.Since(before)
-	out.BitRate, out.Packets, out.Loss, out.Retransmits, out.CPUPercent = t.BitRate, t.Packets, t.Loss, t.Retransmits, busy*100
-	if c.Protocol == TCP {
-		out.Packets = t.BitRate / 8 / float64(payload) // full segments, as a transfer that saturates sends
-	}
+	out.BitRate, out.Loss, out.Retransmits, out.CPUPercent = t.BitRate, t.Loss, t.Retransmits, busy*100
+	out.Packets = t.BitRate / 8 / float64(payload) // of TCP full segments, as a transfer that saturates sends
 	return out, n.judgeForwarder(c.Family, forwarded, out.Packets*float64(o.Seconds))
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"minne/internal/kernel"
 	"minne/internal/lab/device"
+	"minne/internal/lab/result"
 	"minne/internal/testns"
 )
 
@@ -86,8 +87,8 @@ func TestSearchKeepsFullSpeed(t *testing.T) {
 }
 
 func TestReadTransfer(t *testing.T) {
-	udp := `{"end":{"sum":{"seconds":2,"bits_per_second":99,"lost_packets":100,"packets":1000},"sum_received":{"bits_per_second":500}}}`
-	if got, err := readTransfer(udp, nil); err != nil || got != (transfer{BitRate: 500, Packets: 450, Loss: 0.1}) {
+	udp := `{"end":{"sum":{"bits_per_second":99,"lost_packets":100,"packets":1000},"sum_received":{"bits_per_second":500}}}`
+	if got, err := readTransfer(udp, nil); err != nil || got != (transfer{BitRate: 500, Loss: 0.1}) {
 		t.Errorf("UDP: %+v, %v", got, err)
 	}
 	tcp := `{"end":{"sum_sent":{"bits_per_second":99,"retransmits":7},"sum_received":{"bits_per_second":98},"sum_received_bidir_reverse":{"bits_per_second":5}}}`
@@ -176,9 +177,6 @@ func TestTransfers(t *testing.T) {
 				got := m.Cells[0]
 				if got.Failed != "" || got.BitRate <= 0 || got.Packets <= 0 || got.CPUPercent <= 0 || got.CPUPercent > 100 || got.Loss < 0 || got.Loss > 1 {
 					t.Errorf("cell %+v", got)
-				}
-				if payload := got.BitRate / 8 / got.Packets; math.Abs(payload/float64(got.Payload)-1) > 0.05 {
-					t.Errorf("%.1f bytes arrived in a packet of cell %+v", payload, got)
 				}
 				packetsNow, bytesNow := sentBy(t, n)
 				if mean := (bytesNow - bytes) / (packetsNow - packets); math.Abs(mean/float64(got.Packet)-1) > 0.02 {
@@ -269,14 +267,9 @@ func TestResponsiveness(t *testing.T) {
 func TestCancelKeepsCells(t *testing.T) {
 	n := build(t, "bridge")
 	ctx, cancel := context.WithCancel(t.Context())
-	second := 0
-	m, err := n.Matrix(ctx, Options{Cells: []Cell{{IPv4, TCP, 1500}, {IPv4, TCP, 1024}}, Seconds: 1, Progress: func(string, time.Duration) {
-		if second++; second == 2 {
-			cancel()
-		}
-	}})
+	m, err := n.Matrix(ctx, Options{Cells: []Cell{{IPv4, TCP, 1500}, {IPv4, TCP, 1024}}, Seconds: 1, Done: func(m result.Matrix) { cancel() }})
 	if !errors.Is(err, context.Canceled) || len(m.Cells) != 1 {
-		t.Errorf("after a cancel in the second cell: %+v, %v", m, err)
+		t.Errorf("after a cancel behind the first cell: %+v, %v", m, err)
 	}
 }
 

@@ -207,6 +207,14 @@ func (n *Network) Facts(ctx context.Context) (result.Device, error) {
 	return n.device.Facts(ctx)
 }
 
+// Topology says what the network is made of, for a report.
+func (n *Network) Topology() string {
+	if n.device == nil {
+		return "this machine and " + n.name
+	}
+	return "client, device and server: namespaces of one machine"
+}
+
 // controlPort is iperf3's port, TCP and UDP.
 const controlPort = 5201
 

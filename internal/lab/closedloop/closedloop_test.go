@@ -54,7 +54,7 @@ func load(t *testing.T, r *Rig, text string) *Load {
 
 func TestEveryPathOfARigForwards(t *testing.T) {
 	r := rig(t, "kernel", "bridge", "none")
-	for _, text := range []string{"", "family=ipv6", "size=1518", "rdos=5tuple size=512", "flows=64@8 size=imix", "syn family=ipv4:70,ipv6:30"} {
+	for _, text := range []string{"", "family=ipv6", "size=1518", "flows=256 ports=rfc4814 size=512", "flows=64@8 size=imix", "syn family=ipv4:70,ipv6:30"} {
 		l := load(t, r, text)
 		for name, path := range map[string]*Path{
 			"direct": r.Direct, "kernel": r.Path("a"), "kernel's second entry": r.SlowPath("a"), "bridge": r.Path("b"), "cable": r.Path("c"),
@@ -102,7 +102,7 @@ func TestTheRigNoticesAWrongRouter(t *testing.T) {
 // What is measured of real devices is only looked at for sense: tests share the machine.
 func TestFiguresOfRealDevices(t *testing.T) {
 	r := rig(t, "kernel", "kernel", "none")
-	load := load(t, r, "rdos")
+	load := load(t, r, "flows=64")
 	a, b, cable := Side{r.Path("a"), load}, Side{r.Path("b"), load}, Side{r.Path("c"), load}
 	const n = 3
 	c, err := Compare(t.Context(), a, b, n)

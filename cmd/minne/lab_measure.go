@@ -79,7 +79,7 @@ func (f *measureFlags) patterns() ([]pattern.Pattern, error) {
 		}
 		for _, size := range sizes {
 			text := f.traffic
-			if !strings.Contains(text, "size=") {
+			if !strings.Contains(text, "size=") && !strings.Contains(text, "pcap=") {
 				text += " size=" + size
 			}
 			if f.table != "" && !strings.Contains(text, "table=") {
@@ -172,6 +172,9 @@ func (f *measureFlags) session(ctx context.Context, a *app, title, name string, 
 		return err
 	}
 	r, err := s.End(run(ctx, s))
+	if err != nil && s.Empty() {
+		return err
+	}
 	if errors.Is(err, context.Canceled) {
 		err = errors.New("interrupted; what was measured until then is in the report")
 	}

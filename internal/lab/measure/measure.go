@@ -53,7 +53,11 @@ type Target struct {
 func (p Plan) Run(ctx context.Context, s *session.Session) error {
 	c := &cable{plan: p, session: s}
 	defer c.close()
-	for _, d := range p.Devices {
+	devices := p.Devices
+	if p.Cards != nil {
+		devices = []device.Spec{{Kind: "external"}}
+	}
+	for _, d := range devices {
 		if err := p.device(ctx, s, c, d); err != nil {
 			return fmt.Errorf("%s: %w", d, err)
 		}
@@ -94,8 +98,7 @@ func (p Plan) target(ctx context.Context, s *session.Session, c *cable, rig *ope
 	if err := rig.Load(traffic); err != nil {
 		return err
 	}
-	t := &Target{Session: s, Rig: rig, Subject: traffic.Subject(rig.Name()), traffic: traffic, cable: c}
-	t.Tester = trial.NewEngine(rig, t.engineOptions(rig))
+	t := &Target{Session: s, Rig: rig, Subject: rig.Subject(), traffic: traffic, cable: c}
 	limit, err := rig.MaxRate(ctx)
 	if err != nil {
 		return err
@@ -104,6 +107,8 @@ func (p Plan) target(ctx context.Context, s *session.Session, c *cable, rig *ope
 	if line := rig.LineRate(t.Subject.MeanSize); line > 0 {
 		t.MaxLoad = min(limit, line)
 	}
+	t.Tester = trial.NewEngine(rig, trial.Options{Record: s.Record, MaxLoad: t.MaxLoad, Traffic: t.what(), Device: rig.Name()})
+	defer t.noteDisturbed()
 	s.Update(func(r *result.Result) { r.Tester.MaxRate = max(r.Tester.MaxRate, limit) })
 	for _, m := range p.Methods {
 		s.Step("%s: %s, %s", rig.Name(), t.what(), m.Name)
@@ -119,11 +124,15 @@ func (t *Target) what() string {
 	if t.Subject.FrameSize > 0 {
 		return fmt.Sprintf("%s, %d bytes", t.Subject.Traffic, t.Subject.FrameSize)
 	}
-	return t.Subject.Traffic + ", " + t.Subject.Mix
+	return t.Subject.Traffic + ", sizes " + t.Subject.Mix
 }
 
-func (t *Target) engineOptions(rig *openloop.Rig) trial.Options {
-	return trial.Options{Record: t.Session.Record, Traffic: t.what(), Device: rig.Name()}
+// noteDisturbed tells how many trials the machine spoilt.
+func (t *Target) noteDisturbed() {
+	if c := t.Tester.Counts(); c.Disturbed > 0 {
+		t.Session.Note(fmt.Sprintf("%s, %s: %d of %d trials were disturbed by the machine in every repetition; what they lost counts all the same.",
+			t.Rig.Name(), t.what(), c.Disturbed, c.Trials))
+	}
 }
 
 // progress is what a method tells meanwhile.

@@ -173,14 +173,14 @@ func (r *Rig) fill(t *trial.Result, sent traffic.Sent, arrived map[uint8]traffic
 		t.Reordered += a.Reordered
 		t.Corrupted += a.Corrupted
 		t.BadTTL += a.BadTTL
-		t.BadHeader += a.BadHeader
+		t.BadHeader += a.BadHeader + a.BadLength
 		t.BadMAC += a.BadMAC
 		t.Latency.Add(&a.Latency)
 		t.Silence = max(t.Silence, a.LongestSilence)
 		t.Streams = append(t.Streams, trial.Stream{
 			ID: int(id), Name: r.streams[id].name, Sent: sent.PerStream[id], Received: a.Received,
 			Duplicated: a.Duplicated, Reordered: a.Reordered, Corrupted: a.Corrupted,
-			BadTTL: a.BadTTL, BadHeader: a.BadHeader, BadMAC: a.BadMAC, Bytes: a.Bytes, Latency: a.Latency,
+			BadTTL: a.BadTTL, BadHeader: a.BadHeader + a.BadLength, BadMAC: a.BadMAC, Bytes: a.Bytes, Latency: a.Latency,
 		})
 	}
 }

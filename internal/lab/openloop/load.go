@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"minne/internal/lab/pattern"
+	"minne/internal/lab/result"
 )
 
 // Names of the directions, as streams are named in reports.
@@ -38,6 +39,9 @@ func (r *Rig) Load(p pattern.Pattern) error {
 		return fmt.Errorf("traffic %s: %w", p, err)
 	}
 	r.both, r.replay, r.ownTime = p.Bidirectional, p.Shape == pattern.Replay, p.OwnTiming
+	if !r.replay {
+		r.subject = p.Subject(r.facts.Name)
+	}
 	return r.sink.TakeAll(r.replay)
 }
 
@@ -49,6 +53,7 @@ func (r *Rig) load(p pattern.Pattern) error {
 			return err
 		}
 		r.notes = append(r.notes, capture.Notes()...)
+		r.subject = result.Subject{Device: r.facts.Name, Traffic: p.Traffic(), Mix: "as captured", MeanSize: capture.MeanSize()}
 		r.streams[r.ends.Forward.IPv4.Stream] = stream{name: "capture, " + leftToRight}
 		return r.generator.SetReplay(capture.Frames, capture.Period)
 	}
@@ -65,3 +70,6 @@ func (r *Rig) load(p pattern.Pattern) error {
 	}
 	return r.generator.SetLap(lap)
 }
+
+// Subject is what figures taken with the loaded traffic are about.
+func (r *Rig) Subject() result.Subject { return r.subject }

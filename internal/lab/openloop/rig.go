@@ -31,6 +31,7 @@ type Rig struct {
 	sink      *traffic.Sink
 	sides     [2]side
 	streams   map[uint8]stream
+	subject   result.Subject
 	replay    bool // frames of a capture, which carry no stamps
 	ownTime   bool // … at its own pace
 	place     placement

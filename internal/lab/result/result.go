@@ -350,3 +350,9 @@ type PaperRow struct {
 	Low       float64 `json:"low,omitempty"`
 	High      float64 `json:"high,omitempty"`
 }
+
+// Empty says that there is no figure in the result.
+func (r *Result) Empty() bool {
+	return len(r.Throughput)+len(r.Loss)+len(r.BackToBack)+len(r.Latency)+len(r.Recovery)+len(r.Soak)+len(r.MRR)+len(r.Cost)+
+		len(r.Comparisons)+len(r.Energy)+len(r.Matrix)+len(r.Responsiveness)+len(r.Papers) == 0
+}

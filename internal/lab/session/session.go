@@ -98,6 +98,9 @@ func (s *Session) Record(t trial.Result) {
 	for i := range t.Streams { // their sum stays
 		t.Streams[i].Latency.Reset()
 	}
+	if t.Purpose == "soak" { // thousands of them: their series is in the soak itself
+		t.Latency.Reset()
+	}
 	s.Update(func(r *result.Result) { r.Trials = append(r.Trials, t) })
 }
 
@@ -137,8 +140,14 @@ func (s *Session) End(cause error) (*result.Result, error) {
 	if s.dir == "" {
 		return &s.r, cause
 	}
+	if cause != nil && s.Empty() {
+		return &s.r, errors.Join(cause, os.RemoveAll(s.dir)) // it was made empty, and is still of no use
+	}
 	if err := report.Write(s.dir, &s.r); err != nil {
 		return &s.r, errors.Join(cause, fmt.Errorf("write report: %w", err))
 	}
 	return &s.r, cause
 }
+
+// Empty says that nothing has been measured.
+func (s *Session) Empty() bool { return len(s.r.Trials) == 0 && s.r.Empty() }

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	echoPort   = 5202 // UDP
-	echoRate   = 100  // probes per second
-	echoPatch  = 2 * time.Second
-	loadRamp   = 2 // seconds until TCP has filled the device
-	loadFlows  = 4 // TCP connections in each direction
+	echoPort   = 5202                   // UDP
+	echoRate   = 100                    // probes per second
+	stragglers = 500 * time.Millisecond // waited for after the last probe
+	loadRamp   = 2                      // seconds until TCP has filled the device
+	loadFlows  = 4                      // TCP connections in each direction
 	trimmed    = 0.95
 	probeBytes = 16
 )
@@ -83,12 +83,12 @@ func (n *Network) Responsiveness(ctx context.Context, o Options) (result.Respons
 			o.Progress(n.Path+", responsiveness: "+text, left)
 		}
 	}
-	say("idle", 2*duration+(loadRamp+1)*time.Second+echoPatch)
+	say("idle", 2*duration+(loadRamp+1)*time.Second+2*stragglers)
 	var err error
 	if r.Idle, _, err = n.probe(ctx, family, duration); err != nil {
 		return r, err
 	}
-	say("TCP in both directions", duration+(loadRamp+1)*time.Second+echoPatch)
+	say("TCP in both directions", duration+(loadRamp+1)*time.Second+2*stragglers)
 	seconds := loadRamp + o.Seconds + 1
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -138,7 +138,7 @@ func (n *Network) probe(ctx context.Context, family string, duration time.Durati
 	go func() { trips <- receive(conn, begin) }()
 	sent, err := send(ctx, conn, begin, duration)
 	if err == nil {
-		time.Sleep(echoPatch / 4) // those under way
+		time.Sleep(stragglers)
 	}
 	conn.Close()
 	all := <-trips

@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -95,7 +96,8 @@ func (s *Session) Update(change func(*result.Result)) {
 
 // Record keeps a trial with its raw counters.
 func (s *Session) Record(t trial.Result) {
-	for i := range t.Streams { // their sum stays
+	t.Streams = slices.Clone(t.Streams) // the caller's keep theirs
+	for i := range t.Streams {          // their sum stays
 		t.Streams[i].Latency.Reset()
 	}
 	if t.Purpose == "soak" { // thousands of them: their series is in the soak itself

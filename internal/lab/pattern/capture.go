@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
-	"sort"
+	"slices"
+	"strings"
 	"time"
 
 	"minne/internal/lab/traffic"
@@ -75,10 +77,9 @@ func (c Capture) MeanSize() float64 {
 
 // Notes says what of the file is not replayed, for the reader of a report.
 func (c Capture) Notes() (out []string) {
-	for reason, n := range c.Skipped {
-		out = append(out, fmt.Sprintf("%d frames of the capture are left out: %s", n, reason))
+	for _, reason := range slices.Sorted(maps.Keys(c.Skipped)) {
+		out = append(out, fmt.Sprintf("frames of the capture that are left out: %d %s", c.Skipped[reason], reason))
 	}
-	sort.Strings(out)
 	if c.More {
 		out = append(out, fmt.Sprintf("only the first %d frames of the capture are replayed", len(c.Frames)))
 	}
@@ -132,10 +133,10 @@ func (r *recorder) setPeriod() {
 
 func reasons(skipped map[string]int) string {
 	text := ""
-	for reason, n := range skipped {
-		text += fmt.Sprintf("; %d frames are %s", n, reason)
+	for _, reason := range slices.Sorted(maps.Keys(skipped)) {
+		text += fmt.Sprintf("; %d of them %s", skipped[reason], reason)
 	}
-	return text
+	return strings.Replace(text, ";", ":", 1)
 }
 
 // skip counts a frame that can't be sent.

@@ -177,7 +177,7 @@ func TestReadCaptureRefusesJunk(t *testing.T) {
 		{"frame cut", good[:len(good)-1], "the file ends inside frame 3"},
 		{"record cut", good[:24+16+60+5], "the file ends inside frame 2"},
 		{"damaged length", huge, "frame 1: 1073741824 bytes can't be right"},
-		{"all cut short", pcap(little, false, 1, taken{0, 60, 61}), "1 frames are cut short by the capture"},
+		{"all cut short", pcap(little, false, 1, taken{0, 60, 61}), "can be sent: 1 of them cut short by the capture"},
 		{"pcapng cut", ng[:len(ng)-3], "block 5: the file ends inside it"},
 		{"pcapng header cut", ng[:10], "block 1: the file ends inside it"},
 		{"pcapng byte order", append(slices.Clone(ng[:8]), make([]byte, 20)...), "byte order"},

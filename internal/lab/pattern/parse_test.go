@@ -65,6 +65,28 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
+// TestGrammarIsWhole: every word is in the list for people, and every line of it begins with words that parse.
+func TestGrammarIsWhole(t *testing.T) {
+	for key, k := range keywords {
+		if others := map[string]bool{"udp": true, "unidirectional": true}; !others[key] && !strings.Contains(Grammar, "\n"+key) && !strings.HasPrefix(Grammar, key) {
+			t.Errorf("%q (%s) is not in the grammar", key, k.about)
+		}
+	}
+	values := strings.NewReplacer("=N@LEN", "=9@2", "=N", "=100", "FILE", "x")
+	for line := range strings.Lines(Grammar) {
+		text, _, _ := strings.Cut(values.Replace(line), " ")
+		if strings.HasPrefix(text, "timing") {
+			text += " pcap=x"
+		}
+		if strings.HasPrefix(text, "draw") {
+			text += " table=x"
+		}
+		if _, err := Parse(text); err != nil {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+}
+
 func TestOptions(t *testing.T) {
 	p, err := Options{Traffic: "flows=2048@30 syn", Size: "imix", Family: "ipv4:70,ipv6:30", Table: "a b", Draw: "per-prefix"}.Parse()
 	if err != nil {

@@ -88,4 +88,3 @@ func (a *app) printPorts(force bool, names ...string) error {
 	}
 	return err
 }
-

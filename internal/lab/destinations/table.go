@@ -39,10 +39,14 @@ func Full() (Table, error) {
 	return Table{Name: "full", IPv4: v4, IPv6: v6}, err
 }
 
-// Named returns the table of a name: "full", a number for so many prefixes out of that one, or else a file.
+// Named returns the table of a name: "full", a number for so many prefixes out of
+// that one, "ipv4:" and a number for so many of IPv4 alone, or else a file.
 func Named(name string) (Table, error) {
 	if name == "full" {
 		return Full()
+	}
+	if count, ok := strings.CutPrefix(name, "ipv4:"); ok {
+		return partOfIPv4(name, count)
 	}
 	if n, err := strconv.Atoi(name); err == nil {
 		return part(n)
@@ -66,6 +70,21 @@ func part(n int) (Table, error) {
 		random.Shuffle(len(family), func(i, j int) { family[i], family[j] = family[j], family[i] })
 	}
 	return Table{Name: strconv.Itoa(n), IPv4: full.IPv4[:n-n6], IPv6: full.IPv6[:n6]}, nil
+}
+
+// partOfIPv4 returns so many IPv4 prefixes of the full table at random, the same ones every time.
+func partOfIPv4(name, count string) (Table, error) {
+	full, err := Full()
+	if err != nil {
+		return Table{}, err
+	}
+	n, err := strconv.Atoi(count)
+	if err != nil || n < 1 || n > len(full.IPv4) {
+		return Table{}, fmt.Errorf("routing table %s: expected ipv4: and a number from 1 to %d", name, len(full.IPv4))
+	}
+	random := rand.New(rand.NewPCG(uint64(n), 1))
+	random.Shuffle(len(full.IPv4), func(i, j int) { full.IPv4[i], full.IPv4[j] = full.IPv4[j], full.IPv4[i] })
+	return Table{Name: name, IPv4: full.IPv4[:n]}, nil
 }
 
 // Load reads a table from a file, gzipped or not: a prefix at the beginning of

@@ -95,7 +95,7 @@ func TestNamedTables(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		v4, v6 int
-	}{{"2", 1, 1}, {"1000", 850, 150}} {
+	}{{"2", 1, 1}, {"1000", 850, 150}, {"ipv4:5", 5, 0}} {
 		first, err := Named(c.name)
 		if err != nil {
 			t.Fatal(err)
@@ -108,7 +108,7 @@ func TestNamedTables(t *testing.T) {
 			t.Errorf("%s: %d IPv4 and %d IPv6 prefixes, expected %d and %d, the same ones each time", c.name, len(first.IPv4), len(first.IPv6), c.v4, c.v6)
 		}
 	}
-	for _, name := range []string{"0", "1", "-5", "2000000", "/nonexistent"} {
+	for _, name := range []string{"0", "1", "-5", "2000000", "ipv4:0", "ipv4:x", "/nonexistent"} {
 		if got, err := Named(name); err == nil {
 			t.Errorf("%s: %d prefixes, expected an error", name, len(got.Prefixes()))
 		}

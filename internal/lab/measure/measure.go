@@ -25,6 +25,7 @@ type Plan struct {
 	Cards   *openloop.Cards   // network cards instead of namespaces; then there is one device, "external"
 	Means   device.Means
 	Methods []Method
+	WarmUp  time.Duration // before each traffic; 0 is trial.Options' own
 }
 
 // Method measures one figure.
@@ -107,7 +108,7 @@ func (p Plan) target(ctx context.Context, s *session.Session, c *cable, rig *ope
 	if line := rig.LineRate(t.Subject.MeanSize); line > 0 {
 		t.MaxLoad = min(limit, line)
 	}
-	t.Tester = trial.NewEngine(rig, trial.Options{Record: s.Record, MaxLoad: t.MaxLoad, Traffic: t.what(), Device: rig.Name()})
+	t.Tester = trial.NewEngine(rig, trial.Options{Record: s.Record, WarmUp: p.WarmUp, MaxLoad: t.MaxLoad, Traffic: t.what(), Device: rig.Name()})
 	defer t.noteDisturbed()
 	s.Update(func(r *result.Result) { r.Tester.MaxRate = max(r.Tester.MaxRate, limit) })
 	for _, m := range p.Methods {

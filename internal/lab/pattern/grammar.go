@@ -21,7 +21,7 @@ size=64:45,576:25     any mix, sizes with their weights
 size=genome:aaadg     sizes in exactly this order (RFC 6985 section 4)
 family=ipv4           or ipv6, or ipv4:70,ipv6:30 for shares of packets
 table=FILE            destinations out of a routing table, one prefix a line; table=full is the Internet's,
-                      table=N so many prefixes out of that one
+                      table=N so many prefixes out of that one, table=ipv4:N so many of IPv4 alone
 draw=in-table         how: addresses that the table covers (the default with a table),
                       per-prefix (every prefix alike) or uniform (anywhere on the public Internet)
 seed=N                another choice of everything random (the default is 1)

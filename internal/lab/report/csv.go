@@ -192,10 +192,10 @@ func longSheets(r *result.Result) []*sheet {
 			matrix.add(m.Device, m.Path, c.Family, c.Protocol, c.Bytes, c.Payload, c.BitRate, c.Packets, c.Loss, c.Retransmits, c.CPUPercent, c.Failed)
 		}
 	}
-	papers := newSheet("papers", "name", "source", "figure", "unit", "paper", "paper_says", "measured", "low", "high")
+	papers := newSheet("papers", "name", "source", "figure", "unit", "paper", "paper_says", "measured", "low", "high", "missing")
 	for _, p := range r.Papers {
 		for _, w := range p.Rows {
-			papers.add(p.Name, p.Source, w.What, w.Unit, w.Paper, w.PaperSays, w.Measured, w.Low, w.High)
+			papers.add(p.Name, p.Source, w.What, w.Unit, w.Paper, w.PaperSays, w.Measured, w.Low, w.High, w.Missing)
 		}
 	}
 	return []*sheet{soak, energy, matrix, papers}

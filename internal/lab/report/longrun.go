@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"minne/internal/lab/result"
@@ -270,6 +271,25 @@ func matrixSection(r *result.Result, _ bool) section {
 	return s
 }
 
+// unmeasured says why rows of a paper have no figure beside them, each reason once.
+func unmeasured(rows []result.PaperRow) (notes []string) {
+	var reasons []string
+	rowsOf := map[string][]string{}
+	for _, w := range rows {
+		if w.Missing == "" {
+			continue
+		}
+		if rowsOf[w.Missing] == nil {
+			reasons = append(reasons, w.Missing)
+		}
+		rowsOf[w.Missing] = append(rowsOf[w.Missing], w.What)
+	}
+	for _, why := range reasons {
+		notes = append(notes, "Not measured: "+strings.Join(rowsOf[why], "; ")+": "+why)
+	}
+	return notes
+}
+
 func paperSection(r *result.Result, _ bool) section {
 	s := section{ID: "papers", Title: "Beside the papers", Method: "What a paper reports and what was measured here. Read what may be compared before comparing."}
 	for _, p := range r.Papers {
@@ -285,8 +305,13 @@ func paperSection(r *result.Result, _ bool) section {
 			if w.Low != 0 || w.High != 0 {
 				span = significant(w.Low) + "–" + significant(w.High)
 			}
-			t.add(w.What, paper, significant(w.Measured), span, w.Unit)
+			measured := significant(w.Measured)
+			if w.Missing != "" {
+				measured = none
+			}
+			t.add(w.What, paper, measured, span, w.Unit)
 		}
+		t.Notes = append(t.Notes, unmeasured(p.Rows)...)
 		if p.Comparable != "" {
 			t.Notes = append(t.Notes, "Comparable: "+p.Comparable)
 		}

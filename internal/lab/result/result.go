@@ -349,6 +349,7 @@ type PaperRow struct {
 	Measured  float64 `json:"measured"`
 	Low       float64 `json:"low,omitempty"`
 	High      float64 `json:"high,omitempty"`
+	Missing   string  `json:"missing,omitempty"` // why nothing was measured; then Measured is 0
 }
 
 // Empty says that there is no figure in the result.

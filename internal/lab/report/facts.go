@@ -26,8 +26,17 @@ func (l *factList) add(name, format string, args ...any) {
 func runFacts(r *result.Result) (l factList) {
 	l.add("Measured", "%s", timeSpan(r))
 	l.add("Minne", "%s", joined(r.Minne.Version, prefixed("commit ", r.Minne.Commit), r.Minne.Go))
+	l.add("Machine", "%s", joined(r.Machine.Model, r.Machine.CPU, threads(r.Machine), prefixed("Linux ", r.Machine.Kernel), prefixed("virtual: ", r.Machine.Virtual)))
+	l.add("Tester", "%s", joined(r.Tester.Topology, r.Tester.Mode, r.Tester.Transmit, r.Tester.Receive))
 	l.add("Repeat it with", "%s", shellWords(r.Command))
 	return l
+}
+
+func threads(m result.Machine) string {
+	if m.Threads == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d threads", m.Threads)
 }
 
 func timeSpan(r *result.Result) string {

@@ -43,7 +43,7 @@ func fixture() *result.Result {
 	for i := range 12 {
 		t := trial.Result{Load: trial.Load{Rate: 100e3 * float64(i+1), Duration: time.Second}, Started: day.Add(time.Duration(i) * 2 * time.Second), Elapsed: time.Second, Intended: uint64(100000 * (i + 1)), Sent: uint64(100000 * (i + 1)),
 			Received: uint64(min(905000, 100000*(i+1))), Silence: 20 * time.Microsecond, CPU: 1200 * time.Millisecond, Purpose: "search", Traffic: "one flow", Device: "fast path"}
-		t.Latency = spectrum(random, 14e3, 0.3, 500)
+		t.Latency = spectrum(random, 14e3, 0.3, 30)
 		t.Streams = []trial.Stream{{ID: 0, Name: "IPv4, left to right", Sent: t.Sent, Received: t.Received, Bytes: t.Received * 60}}
 		if i == 4 {
 			t.Void, t.Gaps, t.GapTime = "the machine took the core away for 3.2 ms", 2, 3200*time.Microsecond
@@ -96,7 +96,7 @@ func spectrum(random *rand.Rand, median, spread float64, n int) (h histogram.His
 }
 
 func delayPoint(random *rand.Rand, share, offered, median float64) result.LatencyPoint {
-	h := spectrum(random, median*(1+2*share*share), 0.15+share/2, 60000)
+	h := spectrum(random, median*(1+2*share*share), 0.15+share/2, 4000)
 	return result.LatencyPoint{Share: share, Offered: offered, Min: h.Min(), P50: h.Quantile(.5), P90: h.Quantile(.9), P99: h.Quantile(.99), P999: h.Quantile(.999), Max: h.Max(), Bias: 5200, Spectrum: h}
 }
 
@@ -112,9 +112,9 @@ func addDelays(r *result.Result, device string, limit, median float64, random *r
 func addLong(r *result.Result, device string, i int, random *rand.Rand) {
 	soak := result.Soak{Subject: about(device, "IMIX", 0), Load: 400e3, Verdict: "no drift beyond noise; 1,234 frames lost in two stretches", Drift: -0.0004, DriftLow: -0.0011, DriftHigh: 0.0003, Lost: 1234}
 	soak.Mix, soak.MeanSize = "IMIX 64/576/1500", 547.8
-	for at := 10; at <= 7200; at += 10 {
-		p := trial.Point{At: time.Duration(at) * time.Second, Sent: 4e6, Received: 4e6, Latency: time.Duration(15e3 * math.Exp(random.NormFloat64()*0.06))}
-		if at == 2500 || at == 5010 && i == 0 {
+	for at := 60; at <= 7200; at += 60 {
+		p := trial.Point{At: time.Duration(at) * time.Second, Sent: 24e6, Received: 24e6, Latency: time.Duration(15e3 * math.Exp(random.NormFloat64()*0.06))}
+		if at == 2520 || at == 5040 && i == 0 {
 			p.Received -= 617000
 		}
 		soak.Series = append(soak.Series, p)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 
 	"minne/internal/lab/result"
@@ -56,6 +57,9 @@ func writePage(w io.Writer, r *result.Result, digest string) error {
 	return nil
 }
 
+// unbroken is the most bytes of a figure whose unit always stays beside it.
+const unbroken = 14
+
 // used leaves out the columns in which nothing stands.
 func used(t table) table {
 	keep := make([]bool, len(t.Columns))
@@ -67,6 +71,12 @@ func used(t table) table {
 	out := t
 	out.Columns, out.Rows, out.Bars = filter(t.Columns, keep), nil, nil
 	for _, row := range t.Rows {
+		row = slices.Clone(row)
+		for i, cell := range row {
+			if t.Columns[i].Numbers && len(cell) <= unbroken {
+				row[i] = strings.ReplaceAll(cell, " ", "\u00a0")
+			}
+		}
 		out.Rows = append(out.Rows, filter(row, keep))
 	}
 	for _, row := range t.Bars {

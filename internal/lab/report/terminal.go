@@ -23,8 +23,6 @@ func WriteTables(w io.Writer, r *result.Result) error {
 	for _, f := range runFacts(r) {
 		p.linef("  %s: %s", f.Name, f.Value)
 	}
-	p.linef("  Machine: %s", joined(r.Machine.Model, r.Machine.CPU, fmt.Sprintf("%d threads", r.Machine.Threads), r.Machine.Kernel))
-	p.linef("  Tester: %s", joined(r.Tester.Topology, r.Tester.Mode, r.Tester.Transmit, r.Tester.Receive))
 	if summary := Summary(r); len(summary) > 0 {
 		p.heading("summary")
 		for _, s := range summary {

@@ -13,52 +13,74 @@ import (
 
 // What the figures say in words, and what makes them doubtful.
 
-// mostSentences keeps the summary one that people read.
-const mostSentences = 14
+// mostSentences of one kind keep the summary one that people read.
+const mostSentences = 4
 
 // Summary says in sentences what was found.
-func Summary(r *result.Result) []string {
-	var out []string
-	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	for _, c := range r.Comparisons {
-		say("%s against %s (%s): %s; ratio %s, 95 %% within %s, while %s against itself is within %s.", c.B, c.A, joined(c.Traffic, size(c.Subject)), c.Verdict, significant(c.Ratio.Median), interval(c.Ratio), c.A, interval(c.SameSame))
+func Summary(r *result.Result) (out []string) {
+	left := 0
+	for _, kind := range [][]string{
+		said(r.Comparisons, comparisonInWords), saidTogether(r.Throughput, func(m result.Throughput) result.Subject { return m.Subject }, throughputInWords),
+		saidTogether(r.MRR, func(m result.MRR) result.Subject { return m.Subject }, mrrInWords), said(r.Cost, costInWords), said(r.Latency, latencyInWords),
+		said(r.Recovery, recoveryInWords), said(r.Soak, soakInWords), said(r.Energy, energyInWords), said(r.Responsiveness, responsivenessInWords),
+	} {
+		shown := min(len(kind), mostSentences)
+		out, left = append(out, kind[:shown]...), left+len(kind)-shown
 	}
-	for _, all := range alikes(r.Throughput, func(m result.Throughput) result.Subject { return m.Subject }) {
-		sayThroughput(all, say)
-	}
-	for _, all := range alikes(r.MRR, func(m result.MRR) result.Subject { return m.Subject }) {
-		var rates []string
-		for _, m := range firstLast(all) {
-			rates = append(rates, fmt.Sprintf("%s (%s) with %s", packetRate(m.Mean), bitRate(carried(m.Subject, m.Mean)), size(m.Subject)))
-		}
-		say("%s, %s: at the greatest load of the tester it forwards %s.", all[0].Device, all[0].Traffic, strings.Join(rates, ", "))
-	}
-	for _, c := range r.Cost {
-		say("%s takes %s of CPU time for a packet, 95 %% within %s (%s).", c.Device, nanoseconds(c.PerPacket.Median), span(c.PerPacket.Low, c.PerPacket.High, durations), joined(c.Traffic, size(c.Subject)))
-	}
-	for _, l := range r.Latency {
-		if n := len(l.Loads); n > 0 {
-			p := l.Loads[n-1]
-			say("%s delays half of the frames by at most %s and 99 %% by at most %s at %s (%s); the tester's own share is %s.", l.Device, elapsed(p.P50), elapsed(p.P99), loadName(p.Share), joined(l.Traffic, size(l.Subject)), elapsed(p.Bias))
-		}
-	}
-	for _, m := range r.Recovery {
-		say("%s stops forwarding for %s at a %s.", m.Device, elapsed(m.Outage), m.Event)
-	}
-	for _, m := range r.Soak {
-		say("%s under %s for %s: %s.", m.Device, packetRate(m.Load), lasting(lengthOf(m.Series)), strings.TrimSuffix(m.Verdict, "."))
-	}
-	for _, m := range r.Energy {
-		sayEnergy(m, say)
-	}
-	for _, m := range r.Responsiveness {
-		say("%s answers within %s while TCP saturates it, %s when idle (medians); %s round trips a minute under load.", m.Device, elapsed(m.Loaded.P50), elapsed(m.Idle.P50), significant(m.RPM))
-	}
-	if len(out) > mostSentences {
-		rest := len(out) - mostSentences
-		out = append(out[:mostSentences], fmt.Sprintf("%d more findings are in the sections.", rest))
+	if left > 0 {
+		out = append(out, fmt.Sprintf("%d more findings are in the sections below.", left))
 	}
 	return out
+}
+
+// said makes a sentence of every figure that has something to say.
+func said[T any](all []T, words func(T) string) (out []string) {
+	for _, t := range all {
+		if text := words(t); text != "" {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+func saidTogether[T any](all []T, subject func(T) result.Subject, words func([]T) string) []string {
+	return said(alikes(all, subject), words)
+}
+
+func comparisonInWords(c result.Comparison) string {
+	return fmt.Sprintf("%s against %s (%s): %s; ratio %s, 95 %% within %s, while %s against itself is within %s.", c.B, c.A, joined(c.Traffic, size(c.Subject)), c.Verdict, significant(c.Ratio.Median), interval(c.Ratio), c.A, interval(c.SameSame))
+}
+
+func mrrInWords(all []result.MRR) string {
+	var rates []string
+	for _, m := range firstLast(all) {
+		rates = append(rates, fmt.Sprintf("%s (%s) with %s", packetRate(m.Mean), bitRate(carried(m.Subject, m.Mean)), size(m.Subject)))
+	}
+	return fmt.Sprintf("%s, %s: at the greatest load of the tester it forwards %s.", all[0].Device, all[0].Traffic, strings.Join(rates, ", "))
+}
+
+func costInWords(c result.Cost) string {
+	return fmt.Sprintf("%s takes %s of CPU time for a packet, 95 %% within %s (%s).", c.Device, nanoseconds(c.PerPacket.Median), span(c.PerPacket.Low, c.PerPacket.High, durations), joined(c.Traffic, size(c.Subject)))
+}
+
+func latencyInWords(l result.Latency) string {
+	if len(l.Loads) == 0 {
+		return ""
+	}
+	p := l.Loads[len(l.Loads)-1]
+	return fmt.Sprintf("%s delays half of the frames by at most %s and 99 %% by at most %s at %s (%s); the tester's own share is %s.", l.Device, elapsed(p.P50), elapsed(p.P99), loadName(p.Share), joined(l.Traffic, size(l.Subject)), elapsed(p.Bias))
+}
+
+func recoveryInWords(m result.Recovery) string {
+	return fmt.Sprintf("%s stops forwarding for %s (%s).", m.Device, elapsed(m.Outage), m.Event)
+}
+
+func soakInWords(m result.Soak) string {
+	return fmt.Sprintf("%s under %s for %s: %s.", m.Device, packetRate(m.Load), lasting(lengthOf(m.Series)), strings.TrimSuffix(m.Verdict, "."))
+}
+
+func responsivenessInWords(m result.Responsiveness) string {
+	return fmt.Sprintf("%s answers within %s while TCP saturates it, %s when idle (medians); %s round trips a minute under load.", m.Device, elapsed(m.Loaded.P50), elapsed(m.Idle.P50), significant(m.RPM))
 }
 
 // alikes puts figures of one device and traffic together, which differ in frame size only.
@@ -85,7 +107,7 @@ func firstLast[T any](all []T) []T {
 	return []T{all[0], all[len(all)-1]}
 }
 
-func sayThroughput(all []result.Throughput, say func(string, ...any)) {
+func throughputInWords(all []result.Throughput) string {
 	var parts []string
 	goal := ""
 	for _, m := range firstLast(all) {
@@ -94,9 +116,10 @@ func sayThroughput(all []result.Throughput, say func(string, ...any)) {
 			parts = append(parts, boundInWords(m.Subject, b))
 		}
 	}
-	if len(parts) > 0 {
-		say("%s, %s: by the goal %s its throughput is %s.", all[0].Device, all[0].Traffic, goal, strings.Join(parts, ", "))
+	if len(parts) == 0 {
+		return ""
 	}
+	return fmt.Sprintf("%s, %s: by the goal %s its throughput is %s.", all[0].Device, all[0].Traffic, goal, strings.Join(parts, ", "))
 }
 
 func boundInWords(s result.Subject, b result.Bound) string {
@@ -109,16 +132,15 @@ func boundInWords(s result.Subject, b result.Bound) string {
 	return fmt.Sprintf("between %s (from %s) with %s", apart(b.Lower, b.Upper, " and ", packetRates), bitRate(carried(s, b.Lower)), size(s))
 }
 
-func sayEnergy(m result.Energy, say func(string, ...any)) {
+func energyInWords(m result.Energy) string {
 	if m.Missing != "" {
-		say("Energy of %s: %s.", m.Device, strings.TrimSuffix(m.Missing, "."))
-		return
+		return fmt.Sprintf("Energy of %s: %s.", m.Device, strings.TrimSuffix(m.Missing, "."))
 	}
 	if len(m.Steps) == 0 {
-		return
+		return ""
 	}
 	first, last := m.Steps[0], m.Steps[len(m.Steps)-1]
-	say("%s takes %.2f W at %s and %.2f W at %s: %s per packet above idle (%s).", m.Device, first.Watts, packetRate(first.Rate), last.Watts, packetRate(last.Rate), in(m.JoulePerPacket, energies), m.Source)
+	return fmt.Sprintf("%s takes %.2f W at %s and %.2f W at %s: %s per packet above idle (%s).", m.Device, first.Watts, packetRate(first.Rate), last.Watts, packetRate(last.Rate), in(m.JoulePerPacket, energies), m.Source)
 }
 
 // The machine is called noisy when more than so much of the time of its CPUs went to others.

@@ -51,6 +51,9 @@ type Report struct {
 	// Noise is A/A: the same structure measured twice in each round, as the median of the
 	// rounds' ratios; IPv4, IPv6.
 	Noise [2]float64
+	// Speedups and Repeats are the ratios of every round for the default structure and independent
+	// lookups: kernel ÷ structure, and structure ÷ itself; IPv4, IPv6.
+	Speedups, Repeats [2][]float64
 	// InTable is IPv4's default structure asked for addresses inside the table's prefixes, as IPv6
 	// is: random public addresses often need the root only.
 	InTable Row
@@ -368,10 +371,29 @@ func trials(ctx context.Context, all []*contender, start time.Time) (*Report, er
 		report.Rows = append(report.Rows, t.row)
 	}
 	for k := range 2 {
-		report.LoopNs[k], report.Noise[k] = median(loops[k]), median(ratios[k])
+		report.LoopNs[k], report.Noise[k], report.Repeats[k] = median(loops[k]), median(ratios[k]), ratios[k]
+		report.Speedups[k] = speedups(all, 4+2*k)
 	}
 	report.Took = time.Since(start)
 	return report, nil
+}
+
+// speedups returns by how much the default structure of a family beats the kernel in every round.
+func speedups(all []*contender, family int) (out []float64) {
+	var kernel, own []float64
+	for _, t := range all {
+		switch {
+		case t.inTable || t.row.Family != family:
+		case t.row.Structure == KernelStructure:
+			kernel = t.independent
+		case t.row.Default:
+			own = t.independent
+		}
+	}
+	for i := range min(len(kernel), len(own)) {
+		out = append(out, kernel[i]/own[i])
+	}
+	return out
 }
 
 func quantile(v []float64, q float64) float64 {

@@ -6,13 +6,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/netip"
 	"runtime"
 	"slices"
 	"text/tabwriter"
 
-	hosts "minne/internal/lab/destinations"
 	"minne/internal/lab/device"
 	"minne/internal/lab/traffic"
 )
@@ -51,21 +49,12 @@ type ForwardOptions struct {
 	Progress io.Writer
 }
 
-// The one route of each family in the small table: all destinations are behind it.
-var oneRoute = device.Prefixes("0.0.0.0/0", "::/0")
-
-// The places of the two routers.
-const onePlace, fullPlace = "one", "full"
-
 // Forward measures the fast path against the kernel, and a full table against a
 // single route. Both tables are there at once, in two routers, so that every
 // comparison alternates its trials.
 func Forward(ctx context.Context, o ForwardOptions) (*ForwardResult, error) {
 	fmt.Fprintln(o.Progress, "building two routers: one with a single route per family, one with the full table")
-	minne := device.Spec{Kind: device.Minne}
-	r, err := NewRig(ctx, device.Means{Binary: o.Binary, Load: o.Load},
-		Place{Name: onePlace, Device: minne, Slow: true, Routes: oneRoute},
-		Place{Name: fullPlace, Device: minne, Slow: true, Routes: o.Table})
+	r, err := NewTables(ctx, device.Means{Binary: o.Binary, Load: o.Load}, o.Table)
 	if err != nil {
 		return nil, err
 	}
@@ -74,22 +63,16 @@ func Forward(ctx context.Context, o ForwardOptions) (*ForwardResult, error) {
 	for _, p := range o.Table {
 		routes[p.Addr().Is6()]++
 	}
-	// Loads to one destination, and to as many as a lap holds.
-	var single, many [2]*Load
-	for i, ipv6 := range []bool{false, true} {
-		if single[i], many[i], err = r.tableLoads(ctx, o.Table, ipv6); err != nil {
-			return nil, err
-		}
-	}
 	result := &ForwardResult{Batch: traffic.Batch, CPUs: runtime.NumCPU()}
 	for i, baseline := range []*float64{&result.Baseline4, &result.Baseline6} {
-		s, err := Measure(ctx, Side{r.Direct, many[i]}, 10)
+		s, err := Measure(ctx, Side{r.Direct, r.Many[i]}, 10)
 		if err != nil {
 			return nil, err
 		}
 		*baseline = s.PerPacket
 	}
-	one, oneSlow, full, fullSlow := r.Path(onePlace), r.SlowPath(onePlace), r.Path(fullPlace), r.SlowPath(fullPlace)
+	one, oneSlow, full, fullSlow := r.One, r.OneSlow, r.Full, r.FullSlow
+	single, many := r.Single, r.Many
 	for _, c := range []struct {
 		row  ForwardRow
 		a, b Side
@@ -127,34 +110,6 @@ func Forward(ctx context.Context, o ForwardOptions) (*ForwardResult, error) {
 		result.Rows = append(result.Rows, row)
 	}
 	return result, nil
-}
-
-// tableLoads prepares packets of a family to one destination that the table covers, and to as many as
-// a lap holds, and waits until the fast path in every place forwards them all.
-//
-// For IPv4 the destinations are uniformly random among those that have a route; for
-// IPv6, where those would all be in the few shortest prefixes, a random host of every prefix.
-func (r *Rig) tableLoads(ctx context.Context, table []netip.Prefix, ipv6 bool) (single, many *Load, err error) {
-	draw, err := hosts.Covered(table)
-	if ipv6 {
-		draw, err = hosts.EachPrefix(table, true)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	to := draw.Outside(benchmarking).Take(traffic.MaxDestinations, rand.New(rand.NewPCG(1, 4)))
-	if single, err = r.LoadTo(to[:1]); err != nil {
-		return nil, nil, err
-	}
-	if many, err = r.LoadTo(to); err != nil {
-		return nil, nil, err
-	}
-	for place := range r.devices {
-		if err := r.Path(place).AwaitFast(ctx, many); err != nil {
-			return nil, nil, err
-		}
-	}
-	return single, many, nil
 }
 
 // WriteTable prints the result for people.

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"minne/internal/kernel"
+	"minne/internal/lab/device"
+	"minne/internal/lab/headline"
+)
+
+// Rounds of each comparison of the headline.
+const (
+	headlineRounds      = 60
+	headlineQuickRounds = 16
+)
+
+func newLabHeadlineCommand(a *app) *cobra.Command {
+	var asJSON, quick bool
+	c := &cobra.Command{
+		Use:   "headline",
+		Short: "Measure the few figures by which this router is judged",
+		Long: `Measure the figures by which one state of this program is compared with another:
+the fast path against the kernel with one route and with the Internet's table, what
+a packet and a lookup cost. Every figure comes with its 95 % interval and, beside
+it, the interval of the same measurement against itself. A figure that can't be
+measured on this machine is listed with the reason. Needs root, the go command
+(for the table), 3 GB of memory, and some minutes; --quick takes less than four.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			binary, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			o := headline.Options{
+				Means: device.Means{Binary: binary, Load: kernel.BulkRoutes}, Rounds: headlineRounds,
+				Progress: func(text string) { fmt.Fprintln(a.err, text+" …") },
+			}
+			if quick {
+				o.Rounds = headlineQuickRounds
+			}
+			h, err := headline.Measure(c.Context(), o)
+			if asJSON {
+				return errors.Join(err, a.printJSON(h))
+			}
+			return errors.Join(err, h.WriteTable(a.out))
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the figures as JSON")
+	c.Flags().BoolVar(&quick, "quick", false, "fewer rounds: wider intervals")
+	return c
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package headline
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The ids and units are a promise: figures of different states of the program are compared by them.
+func TestTheFiguresThatAreNeverRenamed(t *testing.T) {
+	promised := []string{
+		"forward.ipv4.one-route ×", "forward.ipv4.full-table.random ×", "forward.ipv6.full-table.random ×",
+		"forward.ipv4.full-table.kept ×", "cost.ipv4.ns ns", "lookup.ipv4 ×", "lookup.ipv6 ×",
+	}
+	var have []string
+	for _, f := range figures {
+		if f.what == "" || f.against == "" || f.measure == nil {
+			t.Errorf("%s is incomplete", f.id)
+		}
+		if slices.Contains(have, f.id+" "+f.unit) {
+			t.Errorf("%s stands twice", f.id)
+		}
+		have = append(have, f.id+" "+f.unit)
+	}
+	for _, want := range promised {
+		if !slices.Contains(have, want) {
+			t.Errorf("no %s among %q", want, have)
+		}
+	}
+}
+
+func sample(ctx context.Context, cancel context.CancelFunc) (Headline, error) {
+	b := &Bench{Options: Options{Progress: func(string) {}}}
+	broken := func(context.Context, *Bench) (Measured, error) { return Measured{}, errors.New("no such instrument") }
+	return measure(ctx, b, []definition{
+		{"a", "something", "×", "kernel", func(context.Context, *Bench) (Measured, error) {
+			return Measured{Value: 2, Low: 1.5, High: 2.5, AALow: 0.9}, nil
+		}},
+		{"b", "something else", "ns", "nothing", broken},
+		{"c", "the last", "×", "kernel", func(context.Context, *Bench) (Measured, error) { cancel(); return Measured{Value: 1}, nil }},
+	})
+}
+
+func TestMissingFiguresAreListedWithTheReason(t *testing.T) {
+	h, err := sample(t.Context(), func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"figures":[{"id":"a","what":"something","unit":"×","against":"kernel","value":2,"low":1.5,"high":2.5,"aa_low":0.9,"aa_high":0},` +
+		`{"id":"b","what":"something else","unit":"ns","against":"nothing","missing":"no such instrument"},` +
+		`{"id":"c","what":"the last","unit":"×","against":"kernel","value":1,"low":0,"high":0,"aa_low":0,"aa_high":0}]}`
+	if string(text) != want {
+		t.Errorf("%s\nexpected\n%s", text, want)
+	}
+	var table bytes.Buffer
+	if err := h.WriteTable(&table); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"2.00 ×", "1.50 to 2.50", "missing: no such instrument"} {
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("no %q in\n%s", want, &table)
+		}
+	}
+}
+
+func TestAnInterruptedHeadlineKeepsWhatItHas(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	h, err := sample(ctx, cancel)
+	if !errors.Is(err, context.Canceled) || len(h.Figures) != 2 {
+		t.Errorf("%d figures, error %v; expected the two before the interruption", len(h.Figures), err)
+	}
+}
+
+func TestEquipmentIsBuiltOnce(t *testing.T) {
+	var o once[int]
+	built := 0
+	for range 3 {
+		if v, err := o.get(func() (int, error) { built++; return 7, errors.New("broken") }); v != 7 || err == nil {
+			t.Errorf("%d, %v", v, err)
+		}
+	}
+	if built != 1 {
+		t.Errorf("built %d times", built)
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"minne/internal/lab/machine"
@@ -100,7 +102,7 @@ func (n *Network) cell(ctx context.Context, c Cell, o Options) (result.MatrixCel
 		if err != nil {
 			return out, err
 		}
-		args = udpArguments(given, rate)
+		args = n.udpArguments(given, rate)
 	}
 	forwarded, err := n.kernelForwarded(c.Family)
 	if err != nil {
@@ -125,8 +127,33 @@ func (n *Network) cell(ctx context.Context, c Cell, o Options) (result.MatrixCel
 }
 
 // udpArguments make iperf3 send datagrams of a length at a rate of payload bits per second; 0 is as fast as it can.
-func udpArguments(length int, rate float64) []string {
-	return []string{"-u", "-l", fmt.Sprint(length), "-b", fmt.Sprintf("%.0f", rate)}
+func (n *Network) udpArguments(length int, rate float64) []string {
+	args := []string{"-u", "-l", fmt.Sprint(length), "-b", fmt.Sprintf("%.0f", rate)}
+	if n.buffer > 0 {
+		args = append(args, "-w", fmt.Sprint(n.buffer))
+	}
+	return args
+}
+
+// wideBuffer is room for some 5,000 small datagrams, which the receiver needs
+// while its CPU is another's: the default's 250 last 2 ms at 100 kpps.
+const wideBuffer = 4 << 20
+
+// socketBuffer returns the bytes that sockets may buffer in a lab, as far as the machine allows wideBuffer.
+func socketBuffer() int {
+	buffer := wideBuffer
+	for _, name := range []string{"rmem_max", "wmem_max"} {
+		text, err := os.ReadFile("/proc/sys/net/core/" + name)
+		if err != nil {
+			return 0
+		}
+		most, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			return 0
+		}
+		buffer = min(buffer, most)
+	}
+	return buffer
 }
 
 // udpRate finds the rate at which most datagrams arrive. Sent as fast as possible,
@@ -134,7 +161,7 @@ func udpArguments(length int, rate float64) []string {
 // arrive than of a slower stream; the paper remarks the same.
 func (n *Network) udpRate(ctx context.Context, c Cell, length, tries int) (float64, error) {
 	return search(tries, func(rate float64) (transfer, error) {
-		return n.iperf(ctx, c.Family, tryTime, udpArguments(length, rate)...)
+		return n.iperf(ctx, c.Family, tryTime, n.udpArguments(length, rate)...)
 	})
 }
 

@@ -41,6 +41,7 @@ type Network struct {
 	name    string                // of the device
 	client  host                  // sends
 	server  map[string]netip.Addr // receives; its address of each family
+	buffer  int                   // of UDP sockets, bytes; 0 is the hosts' default: end to end only the other knows its limit
 	serving *lab.Process          // iperf3 of a lab's server
 	echo    *echo
 }
@@ -59,7 +60,7 @@ func Build(ctx context.Context, spec device.Spec, means device.Means) (*Network,
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{Path: a.path, lab: l, name: spec.String(), client: l.Node("client"), server: a.server}
+	n := &Network{Path: a.path, lab: l, name: spec.String(), client: l.Node("client"), server: a.server, buffer: socketBuffer()}
 	if err := n.start(ctx, spec, means, a); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}

@@ -30,12 +30,14 @@ type measureFlags struct {
 	sizes   []string
 	table   string
 	cards   openloop.Cards
+	lanes   int
 	dir     string
 	asJSON  bool
 }
 
 func (f *measureFlags) register(c *cobra.Command) {
 	f.registerTraffic(c)
+	c.Flags().IntVar(&f.lanes, "lanes", 1, "`number` of generators, each with a processor and a receive queue of the device, which has a processor each too")
 	f.registerCards(c)
 	f.registerReport(c)
 }
@@ -120,6 +122,9 @@ func (f *measureFlags) plan(args []string) (p measure.Plan, err error) {
 		return p, err
 	}
 	p.Means.Load = kernel.BulkRoutes
+	if p.Lanes = f.lanes; f.lanes < 1 || f.lanes > openloop.MaxLanes {
+		return p, usageError{fmt.Errorf("--lanes %d: expected 1 to %d", f.lanes, openloop.MaxLanes)}
+	}
 	if f.cards.Left != "" || f.cards.Right != "" {
 		if len(args) > 0 {
 			return p, usageError{fmt.Errorf("device %s: between network cards the device is what they are connected to; leave out either --tx and --rx or the device", args[0])}

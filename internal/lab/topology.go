@@ -36,6 +36,9 @@ type Node struct {
 type Link struct {
 	A, B Port
 	MTU  int // bytes; 0 is 1500
+	// Queues is how many each end has in each direction; 0 is 1, with which nothing can
+	// be out of order. A redirected frame takes the queue of the sending CPU's number modulo Queues.
+	Queues int
 }
 
 // Port is one end of a cable.

@@ -18,8 +18,6 @@ import (
 )
 
 // cable makes a veth pair between two nodes, each end born in its own namespace.
-// Both ends have one queue in each direction: a redirect into a veth picks the
-// queue by CPU modulo queues, and with one nothing can be out of order.
 func (l *Lab) cable(c Link) error {
 	a, b := l.nodes[c.A.Node], l.nodes[c.B.Node]
 	err := a.Do(func() error {
@@ -30,14 +28,15 @@ func (l *Lab) cable(c Link) error {
 		defer unix.Close(peer)
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = c.A.Name
-		attrs.NumTxQueues, attrs.NumRxQueues = 1, 1
+		queues := max(1, c.Queues)
+		attrs.NumTxQueues, attrs.NumRxQueues = queues, queues
 		attrs.MTU = c.MTU
 		if attrs.MTU == 0 {
 			attrs.MTU = 1500
 		}
 		return netlink.LinkAdd(&netlink.Veth{
 			LinkAttrs: attrs, PeerName: c.B.Name, PeerNamespace: netlink.NsFd(peer),
-			PeerNumTxQueues: 1, PeerNumRxQueues: 1, PeerMTU: uint32(attrs.MTU),
+			PeerNumTxQueues: uint32(queues), PeerNumRxQueues: uint32(queues), PeerMTU: uint32(attrs.MTU),
 		})
 	})
 	if err != nil {

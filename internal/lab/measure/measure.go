@@ -24,6 +24,7 @@ type Plan struct {
 	Table   []netip.Prefix    // routes of the devices behind the right-hand port; none is one network a side
 	Cards   *openloop.Cards   // network cards instead of namespaces; then there is one device, "external"
 	Means   device.Means
+	Lanes   int // generators, each with a receive queue of the device; 0 is 1
 	Methods []Method
 	WarmUp  time.Duration // before each traffic; 0 is trial.Options' own
 }
@@ -87,7 +88,7 @@ func (p Plan) device(ctx context.Context, s *session.Session, c *cable, d device
 }
 
 func (p Plan) rig(ctx context.Context, d device.Spec, traffic pattern.Pattern) (*openloop.Rig, error) {
-	setup := openloop.Setup{Device: d, Traffic: traffic, Table: p.Table, Means: p.Means}
+	setup := openloop.Setup{Device: d, Traffic: traffic, Lanes: p.Lanes, Table: p.Table, Means: p.Means}
 	if p.Cards != nil {
 		return openloop.StartCards(ctx, *p.Cards, setup)
 	}

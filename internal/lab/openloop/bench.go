@@ -9,6 +9,7 @@ import (
 	"net"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"minne/internal/lab/traffic"
@@ -31,6 +32,7 @@ const (
 type stream struct {
 	name string
 	from int // side that sends: 0 is left
+	lane int
 }
 
 // side is a port of the tester.
@@ -66,36 +68,77 @@ func (r *Rig) Attempt(ctx context.Context, load trial.Load) (trial.Result, error
 	return result, ctx.Err()
 }
 
-// order is what the generator is told.
-func (r *Rig) order(load trial.Load) traffic.Order {
+// order is what the generator of a lane is told: its share of the load.
+func (r *Rig) order(load trial.Load, lane int) traffic.Order {
+	lanes := uint64(len(r.generators))
 	o := traffic.Order{
-		Routes: map[uint8]traffic.Route{}, TTL: 64, Rate: load.Rate, Frames: load.Frames, Duration: load.Duration,
+		Routes: map[uint8]traffic.Route{}, TTL: 64, Rate: load.Rate / float64(lanes), Duration: load.Duration,
 		Timed: r.timed, Filled: true, OwnTime: r.ownTime, Gap: interrupted, Burst: catchUp,
 	}
 	if load.Frames > 0 {
 		o.Duration = 0
+		o.Frames = load.Frames / lanes
+		if uint64(lane) < load.Frames%lanes {
+			o.Frames++
+		}
 	}
-	if load.Rate > 0 && load.Rate <= slowRate {
+	if o.Rate > 0 && o.Rate <= slowRate {
 		o.Batch = slowBatch
 	}
 	for id, s := range r.streams {
-		from := r.sides[s.from]
-		o.Routes[id] = traffic.Route{Port: from.index, From: from.mac, To: from.nextHop}
+		if s.lane == lane {
+			from := r.sides[s.from]
+			o.Routes[id] = traffic.Route{Port: from.index, From: from.mac, To: from.nextHop}
+		}
 	}
 	return o
 }
 
-// send runs the generator on its processor.
-func (r *Rig) send(ctx context.Context, load trial.Load) (sent traffic.Sent, err error) {
-	err = r.inTester(func() error {
-		runtime.LockOSThread()                            // for good: the thread's priority is its own
-		if err := pin(0, r.place.generator); err != nil { // 0 is the calling thread
-			return fmt.Errorf("generator: %w", err)
+// send runs the generators, each on its processor.
+func (r *Rig) send(ctx context.Context, load trial.Load) (traffic.Sent, error) {
+	sent, errs := make([]traffic.Sent, len(r.generators)), make([]error, len(r.generators))
+	var lanes sync.WaitGroup
+	for lane, g := range r.generators {
+		o := r.order(load, lane)
+		if load.Frames > 0 && o.Frames == 0 {
+			continue
 		}
-		sent, err = r.generator.Run(ctx, r.order(load))
-		return err
-	})
-	return sent, err
+		lanes.Go(func() {
+			errs[lane] = r.inTester(func() (err error) {
+				runtime.LockOSThread()                                   // for good: the thread's priority is its own
+				if err := pin(0, r.place.generators[lane]); err != nil { // 0 is the calling thread
+					return fmt.Errorf("generator: %w", err)
+				}
+				sent[lane], err = g.Run(ctx, o)
+				return err
+			})
+		})
+	}
+	lanes.Wait()
+	return together(sent), errors.Join(errs...)
+}
+
+// together adds up what lanes have sent at the same time.
+func together(lanes []traffic.Sent) traffic.Sent {
+	sum := traffic.Sent{PerStream: map[uint8]uint64{}}
+	for _, s := range lanes {
+		sum.Frames += s.Frames
+		sum.Elapsed = max(sum.Elapsed, s.Elapsed)
+		sum.Gaps += s.Gaps
+		sum.GapTime += s.GapTime / time.Duration(len(lanes)) // of the whole tester's time
+		for id, n := range s.PerStream {
+			sum.PerStream[id] += n
+		}
+	}
+	return sum
+}
+
+// sentSoFar tells while the generators run.
+func (r *Rig) sentSoFar() (frames uint64) {
+	for _, g := range r.generators {
+		frames += g.Progress().Frames
+	}
+	return frames
 }
 
 // expectations are what the sink must find in every stream.
@@ -146,7 +189,7 @@ func (r *Rig) read() (map[uint8]traffic.Arrived, error) {
 		return nil, err
 	}
 	got := others[r.sides[1].index]
-	return map[uint8]traffic.Arrived{r.ends.Forward.IPv4.Stream: {Received: got.Frames, Bytes: got.Bytes}}, nil
+	return map[uint8]traffic.Arrived{captured: {Received: got.Frames, Bytes: got.Bytes}}, nil
 }
 
 // fill turns counters into a result.

@@ -37,7 +37,11 @@ func StartCards(ctx context.Context, c Cards, s Setup) (*Rig, error) {
 	if (c.LeftGateway == "") != (c.RightGateway == "") {
 		return nil, errors.New("a router has a port on either side: give both --tx-gateway and --rx-gateway, or neither when the device is a bridge or a cable")
 	}
-	place, err := place()
+	cpus, err := processors()
+	if err != nil {
+		return nil, err
+	}
+	place, err := placeCards(cpus, max(1, s.Lanes))
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +91,6 @@ func (r *Rig) buildCards(ctx context.Context, c Cards, s Setup) error {
 		return err
 	}
 	r.describeCards(c, facts)
-	r.ends = endsFor()
 	return r.Load(s.Traffic)
 }
 
@@ -124,7 +127,7 @@ func (r *Rig) describeCards(c Cards, facts []ports.Facts) {
 	r.facts = result.Device{Name: "external", Kind: "external", Remark: fmt.Sprintf("what is between %s and %s", c.Left, c.Right)}
 	r.tester = result.Tester{
 		Topology: "two network ports with a device between them", Mode: "open loop",
-		Transmit: r.tester.Transmit, Receive: r.sink.Receive(r.sides[1].index), Batch: traffic.Batch, CPUs: r.place.describe()[:1],
+		Transmit: r.tester.Transmit, Receive: r.sink.Receive(r.sides[1].index), Batch: traffic.Batch, CPUs: r.place.describe(),
 	}
 	for i, f := range facts {
 		port := f.Port

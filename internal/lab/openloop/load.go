@@ -3,6 +3,7 @@
 package openloop
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -16,14 +17,18 @@ const (
 	rightToLeft = "right to left"
 )
 
-// endsFor says between which addresses traffic travels through the rig.
-func endsFor() pattern.Ends {
+// streamsPerLane: two directions of two IP versions.
+const streamsPerLane = 4
+
+// endsFor says between which addresses a lane's traffic travels through the rig.
+func endsFor(lane int) pattern.Ends {
+	first := uint8(lane * streamsPerLane)
 	networks := func(stream uint8, ipv6, from int) pattern.Networks {
 		return pattern.Networks{Stream: stream, Sources: hostNetworks[from][ipv6], Destinations: []netip.Prefix{hostNetworks[1-from][ipv6]}}
 	}
 	ends := pattern.Ends{
-		Forward: pattern.Direction{Name: leftToRight, IPv4: networks(0, 0, 0), IPv6: networks(1, 1, 0)},
-		Back:    pattern.Direction{Name: rightToLeft, IPv4: networks(2, 0, 1), IPv6: networks(3, 1, 1)},
+		Forward: pattern.Direction{Name: leftToRight, IPv4: networks(first, 0, 0), IPv6: networks(first+1, 1, 0)},
+		Back:    pattern.Direction{Name: rightToLeft, IPv4: networks(first+2, 0, 1), IPv6: networks(first+3, 1, 1)},
 	}
 	for i := range portNetworks {
 		for j := range portNetworks[i] {
@@ -48,27 +53,46 @@ func (r *Rig) Load(p pattern.Pattern) error {
 func (r *Rig) load(p pattern.Pattern) error {
 	r.streams = map[uint8]stream{}
 	if p.Shape == pattern.Replay {
-		capture, err := p.Replay(r.ends)
+		return r.loadCapture(p)
+	}
+	for lane, g := range r.generators {
+		ends := endsFor(lane)
+		lap, err := p.Lap(ends)
 		if err != nil {
 			return err
 		}
-		r.notes = append(r.notes, capture.Notes()...)
-		r.subject = result.Subject{Device: r.facts.Name, Traffic: p.Traffic(), Mix: "as captured", MeanSize: capture.MeanSize()}
-		r.streams[r.ends.Forward.IPv4.Stream] = stream{name: "capture, " + leftToRight}
-		return r.generator.SetReplay(capture.Frames, capture.Period)
+		for _, s := range p.Streams(ends) {
+			from := 0
+			if s.Back {
+				from = 1
+			}
+			if len(r.generators) > 1 {
+				s.Name += fmt.Sprintf(", lane %d", lane+1)
+			}
+			r.streams[s.ID] = stream{name: s.Name, from: from, lane: lane}
+		}
+		if err := g.SetLap(lap); err != nil {
+			return err
+		}
 	}
-	lap, err := p.Lap(r.ends)
+	return nil
+}
+
+// captured is the stream of a capture's frames.
+const captured = 0
+
+func (r *Rig) loadCapture(p pattern.Pattern) error {
+	if len(r.generators) > 1 {
+		return errors.New("a capture is sent by one lane, in its order: expected no more lanes")
+	}
+	capture, err := p.Replay(endsFor(0))
 	if err != nil {
 		return err
 	}
-	for _, s := range p.Streams(r.ends) {
-		from := 0
-		if s.Back {
-			from = 1
-		}
-		r.streams[s.ID] = stream{name: s.Name, from: from}
-	}
-	return r.generator.SetLap(lap)
+	r.notes = append(r.notes, capture.Notes()...)
+	r.subject = result.Subject{Device: r.facts.Name, Traffic: p.Traffic(), Mix: "as captured", MeanSize: capture.MeanSize()}
+	r.streams[captured] = stream{name: "capture, " + leftToRight}
+	return r.generators[0].SetReplay(capture.Frames, capture.Period)
 }
 
 // Subject is what figures taken with the loaded traffic are about.

@@ -4,6 +4,7 @@ package openloop
 
 import (
 	"context"
+	"reflect"
 	"testing"
 	"time"
 
@@ -57,5 +58,59 @@ func TestEveryFrameComesBack(t *testing.T) {
 				t.Errorf("%d latencies of %d frames, the longest %v", got.Latency.Count(), got.Received, got.Latency.Max())
 			}
 		})
+	}
+}
+
+// Two lanes on however few processors: every frame comes back, in its lane's stream.
+func TestLanesShareALoad(t *testing.T) {
+	ctx := context.Background()
+	cpus, err := processors()
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := []int{cpus[0], cpus[len(cpus)-1]}
+	r, err := start(ctx, Setup{
+		Device:  device.Spec{Kind: device.Kernel},
+		Traffic: parse(t, "flows=16 bidirectional"), Means: device.Means{Load: kernel.BulkRoutes},
+	}, placement{generators: both, device: both, sink: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	got, err := r.Attempt(ctx, trial.Load{Rate: 2000, Frames: 1001})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Sent != 1001 || got.Received != 1001 || len(got.Streams) != 4 {
+		t.Fatalf("sent %d, received %d of 1001 frames in %d streams: expected all, in 4", got.Sent, got.Received, len(got.Streams))
+	}
+	for _, s := range got.Streams {
+		if s.Received < 249 || s.Received != s.Sent {
+			t.Errorf("stream %s: received %d of %d sent", s.Name, s.Received, s.Sent)
+		}
+	}
+}
+
+func TestProcessorsAreSharedOut(t *testing.T) {
+	for _, c := range []struct {
+		cpus, lanes int
+		want        placement
+		fails       bool
+	}{
+		{cpus: 1, lanes: 1, fails: true},
+		{cpus: 2, lanes: 1, want: placement{generators: []int{0}, device: []int{1}, sink: -1}},
+		{cpus: 3, lanes: 1, want: placement{generators: []int{0}, device: []int{1}, sink: 2}},
+		{cpus: 3, lanes: 2, fails: true},
+		{cpus: 8, lanes: 3, want: placement{generators: []int{0, 1, 2}, device: []int{3, 4, 5}, sink: -1}},
+		{cpus: 64, lanes: 17, fails: true},
+	} {
+		var cpus []int
+		for i := range c.cpus {
+			cpus = append(cpus, i)
+		}
+		got, err := place(cpus, c.lanes)
+		if (err != nil) != c.fails || err == nil && !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%d processors, %d lanes: %+v, %v", c.cpus, c.lanes, got, err)
+		}
 	}
 }

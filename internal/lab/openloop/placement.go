@@ -17,21 +17,26 @@ import (
 	"minne/internal/lab"
 )
 
-// placement says which processor does what.
+// placement says which processor does what. A lane is a generator with a receive
+// queue of the device: several share a load that one processor can't send or forward.
 type placement struct {
-	generator, device int
-	sink              int // the device's when there are only two
+	generators []int // by lane
+	device     []int // by lane; empty between network cards, whose interrupts the kernel places
+	sink       int   // -1: those of the device
 }
+
+// MaxLanes is how many lanes a rig may have.
+const MaxLanes = 16
 
 // errOneCPU is what an open loop can't do without.
 var errOneCPU = errors.New("this measurement needs two processors, one to send and one for the device, and this machine gives it one: " +
 	"\"minne lab cost\" and \"minne lab compare\" measure on one")
 
-// place chooses from the processors that this process may run on.
-func place() (placement, error) {
+// processors are those that this process may run on.
+func processors() ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return placement{}, fmt.Errorf("ask for the processors: %w", err)
+		return nil, fmt.Errorf("ask for the processors: %w", err)
 	}
 	var cpus []int
 	for cpu := range 1024 {
@@ -39,23 +44,47 @@ func place() (placement, error) {
 			cpus = append(cpus, cpu)
 		}
 	}
-	if len(cpus) < 2 {
+	return cpus, nil
+}
+
+// place gives generators and a device in a namespace processors of their own.
+func place(cpus []int, lanes int) (placement, error) {
+	switch {
+	case len(cpus) < 2:
 		return placement{}, errOneCPU
+	case lanes > MaxLanes || len(cpus) < 2*lanes:
+		return placement{}, fmt.Errorf("%d lanes need %d processors, two each, and this machine gives %d: expected 1 to %d lanes",
+			lanes, 2*lanes, len(cpus), min(MaxLanes, len(cpus)/2))
 	}
-	p := placement{generator: cpus[0], device: cpus[1], sink: cpus[1]}
-	if len(cpus) > 2 {
+	p := placement{generators: cpus[:lanes], device: cpus[lanes : 2*lanes], sink: -1}
+	if lanes == 1 && len(cpus) > 2 {
 		p.sink = cpus[2]
 	}
 	return p, nil
 }
 
+// placeCards gives generators processors where the device has its own computer.
+func placeCards(cpus []int, lanes int) (placement, error) {
+	if lanes > MaxLanes || lanes > len(cpus) {
+		return placement{}, fmt.Errorf("%d lanes need as many processors, and this machine gives %d: expected 1 to %d lanes", lanes, len(cpus), min(MaxLanes, len(cpus)))
+	}
+	return placement{generators: cpus[:lanes], sink: -1}, nil
+}
+
 // describe tells what runs where.
 func (p placement) describe() []string {
-	if p.sink == p.device {
-		return []string{fmt.Sprintf("generator on CPU %d", p.generator), fmt.Sprintf("device and sink on CPU %d", p.device)}
+	out := []string{"generator on CPU " + list(p.generators)}
+	switch {
+	case len(p.device) == 0:
+	case p.sink < 0:
+		out = append(out, "device and sink on CPU "+list(p.device))
+	default:
+		out = append(out, "device on CPU "+list(p.device), fmt.Sprintf("sink on CPU %d", p.sink))
 	}
-	return []string{fmt.Sprintf("generator on CPU %d", p.generator), fmt.Sprintf("device on CPU %d", p.device), fmt.Sprintf("sink on CPU %d", p.sink)}
+	return out
 }
+
+func list(cpus []int) string { return strings.Trim(fmt.Sprint(cpus), "[]") }
 
 // first is the nice value of the threads that must not wait for others: those of
 // generators and receive queues. It is not a real-time priority, because the kernel
@@ -64,9 +93,9 @@ func (p placement) describe() []string {
 // priority too (ksoftirqd).
 const first = -20
 
-// thread gives a port's receive queue a kernel thread on one processor.
-// The queue must be in use already: the port has an XDP program or GRO.
-func thread(ctx context.Context, node *lab.Running, port string, cpu int) error {
+// thread gives each of a port's receive queues a kernel thread, in turn on the
+// processors. Queues must be in use already: the port has an XDP program or GRO.
+func thread(ctx context.Context, node *lab.Running, port string, cpus ...int) error {
 	// The setting is a file of sysfs, which shows the namespace in which it was
 	// mounted: "ip netns exec" mounts it anew.
 	if _, err := node.Run(ctx, "ip", "netns", "exec", node.Namespace, "sh", "-c", "echo 1 > /sys/class/net/"+port+"/threaded"); err != nil {
@@ -76,12 +105,12 @@ func thread(ctx context.Context, node *lab.Running, port string, cpu int) error 
 	if err != nil {
 		return err
 	}
-	pids, err := receiveThreads(node, port, index)
+	pids, err := receiveThreads(node, port, index, len(cpus))
 	if err != nil {
 		return err
 	}
-	for _, pid := range pids {
-		if err := pin(pid, cpu); err != nil {
+	for i, pid := range pids {
+		if err := pin(pid, cpus[i%len(cpus)]); err != nil {
 			return fmt.Errorf("receive thread of %s: %w", port, err)
 		}
 	}
@@ -103,20 +132,21 @@ func pin(pid, cpu int) error {
 
 // receiveThreads returns the pids of a port's receive threads. The kernel tells
 // them by netlink since 6.7; before, their name is all there is.
-func receiveThreads(node *lab.Running, port string, index int) ([]int, error) {
+func receiveThreads(node *lab.Running, port string, index, queues int) ([]int, error) {
 	var pids []int
 	err := node.Do(func() (err error) { pids, err = napiThreads(index); return err })
 	if err == nil && len(pids) > 0 {
+		slices.Sort(pids) // in the order of the queues
 		return pids, nil
 	}
 	if err != nil && !errors.Is(err, errNoNetdev) {
 		return nil, err
 	}
 	pids = threadsNamed("/proc", "napi/"+port+"-")
-	switch len(pids) {
-	case 0:
+	switch {
+	case len(pids) == 0:
 		return nil, fmt.Errorf("port %s has no receive thread although it was asked to have one", port)
-	case 1:
+	case len(pids) <= queues:
 		return pids, nil
 	}
 	return nil, fmt.Errorf("several ports named %s on this machine have receive threads, and this kernel (before 6.7) does not say whose they are: "+

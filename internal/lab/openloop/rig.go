@@ -21,26 +21,26 @@ import (
 type Setup struct {
 	Device  device.Spec
 	Traffic pattern.Pattern
+	Lanes   int            // generators, each with a receive queue of the device; 0 is 1
 	Table   []netip.Prefix // the device's routes through its right-hand port; none is one network of each family
 	Means   device.Means
 }
 
 // Rig is a tester with a device between its ports.
 type Rig struct {
-	generator generator
-	sink      *traffic.Sink
-	sides     [2]side
-	streams   map[uint8]stream
-	subject   result.Subject
-	replay    bool // frames of a capture, which carry no stamps
-	ownTime   bool // … at its own pace
-	place     placement
-	both      bool // directions
-	timed     bool
-	hops      int // by which the device lowers the TTL
-	macBytes  int // of the destination MAC that are the same in all frames that arrive
-	quiet     time.Duration
-	ends      pattern.Ends
+	generators []generator // by lane
+	sink       *traffic.Sink
+	sides      [2]side
+	streams    map[uint8]stream
+	subject    result.Subject
+	replay     bool // frames of a capture, which carry no stamps
+	ownTime    bool // … at its own pace
+	place      placement
+	both       bool // directions
+	timed      bool
+	hops       int // by which the device lowers the TTL
+	macBytes   int // of the destination MAC that are the same in all frames that arrive
+	quiet      time.Duration
 
 	inTester func(func() error) error        // runs a function in the tester's namespace
 	hold     func(ctx context.Context) error // keeps the device where it was placed
@@ -91,11 +91,20 @@ const nextHops = 64
 
 // Start builds the rig out of namespaces, with the device in it and ready. The caller closes it.
 func Start(ctx context.Context, s Setup) (*Rig, error) {
-	place, err := place()
+	cpus, err := processors()
 	if err != nil {
 		return nil, err
 	}
-	l, err := lab.Start(ctx, topology(s.Device))
+	place, err := place(cpus, max(1, s.Lanes))
+	if err != nil {
+		return nil, err
+	}
+	return start(ctx, s, place)
+}
+
+// start builds the rig with its parts placed on processors.
+func start(ctx context.Context, s Setup, place placement) (*Rig, error) {
+	l, err := lab.Start(ctx, topology(s.Device, len(place.generators)))
 	if err != nil {
 		return nil, err
 	}
@@ -111,17 +120,18 @@ func Start(ctx context.Context, s Setup) (*Rig, error) {
 }
 
 // topology cables the tester with the device, or, when that is a cable, with itself.
-func topology(d device.Spec) lab.Topology {
+// Ports have a queue for each lane.
+func topology(d device.Spec, lanes int) lab.Topology {
 	silent := func(name string) lab.Port { return lab.Port{Node: "tester", Name: name, Silent: true} }
 	t := lab.Topology{Nodes: []lab.Node{{Name: "tester"}}}
 	if d.Kind == device.None {
-		t.Links = []lab.Link{{A: silent(leftPort), B: silent(rightPort)}}
+		t.Links = []lab.Link{{A: silent(leftPort), B: silent(rightPort), Queues: lanes}}
 		return t
 	}
 	t.Nodes = append(t.Nodes, lab.Node{Name: "device"})
 	t.Links = []lab.Link{
-		{A: silent(leftPort), B: lab.Port{Node: "device", Name: inPort}},
-		{A: silent(rightPort), B: lab.Port{Node: "device", Name: outPort}},
+		{A: silent(leftPort), B: lab.Port{Node: "device", Name: inPort}, Queues: lanes},
+		{A: silent(rightPort), B: lab.Port{Node: "device", Name: outPort}, Queues: lanes},
 	}
 	return t
 }
@@ -159,7 +169,6 @@ func (r *Rig) build(ctx context.Context, l *lab.Lab, s Setup) (err error) {
 	if r.facts, err = r.device.Facts(ctx); err != nil {
 		return err
 	}
-	r.ends = endsFor()
 	r.describe(l)
 	return r.Load(s.Traffic)
 }
@@ -167,14 +176,16 @@ func (r *Rig) build(ctx context.Context, l *lab.Lab, s Setup) (err error) {
 // equip loads the tester's programs and attaches the sink to both ports.
 func (r *Rig) equip(transmit string) (err error) {
 	r.tester.Transmit = transmit
-	if transmit == bySocket {
-		r.generator = traffic.NewSocketGenerator()
-	} else {
+	for range r.place.generators {
+		if transmit == bySocket {
+			r.generators = append(r.generators, traffic.NewSocketGenerator())
+			continue
+		}
 		g, err := traffic.NewGenerator()
 		if err != nil {
 			return err
 		}
-		r.generator = g
+		r.generators = append(r.generators, g)
 		r.closers = append(r.closers, g.Close)
 	}
 	if r.sink, err = traffic.NewSink(); err != nil {
@@ -226,23 +237,23 @@ func (r *Rig) stations(i int) (out []device.Station) {
 // holdDevice ties the device's receive threads to its processor. It is asked
 // before every trial, because a router that reloads its program gets new threads.
 func (r *Rig) holdDevice(ctx context.Context, l *lab.Lab) error {
-	if r.place.sink != r.place.device {
-		for _, s := range r.sides {
-			if err := thread(ctx, l.Node("tester"), s.name, r.place.sink); err != nil {
-				return err
-			}
+	tester := l.Node("tester")
+	for _, s := range r.sides {
+		at := []int{r.place.sink}
+		if r.device.Node() == nil { // the cable's ends are the tester's own
+			at = r.place.device
+		} else if r.place.sink < 0 {
+			continue
+		}
+		if err := thread(ctx, tester, s.name, at...); err != nil {
+			return err
 		}
 	}
 	if r.device.Node() == nil {
-		for _, s := range r.sides {
-			if err := thread(ctx, l.Node("tester"), s.name, r.place.device); err != nil {
-				return err
-			}
-		}
 		return nil
 	}
 	for _, port := range []string{inPort, outPort} {
-		if err := thread(ctx, r.device.Node(), port, r.place.device); err != nil {
+		if err := thread(ctx, r.device.Node(), port, r.place.device...); err != nil {
 			return err
 		}
 	}
@@ -259,9 +270,9 @@ func (r *Rig) describe(l *lab.Lab) {
 	for _, s := range r.sides {
 		r.tester.Ports = append(r.tester.Ports, result.Port{Name: s.name, Driver: "veth", Role: "generator and sink"})
 	}
-	r.notes = append(r.notes, "The device's ports are veth interfaces with a ring of 256 frames and no line rate: throughput is what one processor forwards.")
-	if r.place.sink == r.place.device {
-		r.notes = append(r.notes, "There are two processors: counting arrived frames takes a share of the device's processor.")
+	r.notes = append(r.notes, "The device's ports are veth interfaces with a ring of 256 frames and no line rate: throughput is what its processors forward.")
+	if r.place.sink < 0 {
+		r.notes = append(r.notes, "Counting arrived frames takes a share of the device's processor.")
 	}
 }
 

@@ -57,7 +57,7 @@ type sight struct {
 }
 
 func (r *Rig) look() (now sight) {
-	now.sent = r.generator.Progress().Frames
+	now.sent = r.sentSoFar()
 	arrived, err := r.read()
 	if err != nil {
 		arrived = map[uint8]traffic.Arrived{} // the trial itself reads them again and reports the error

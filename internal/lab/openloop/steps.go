@@ -102,7 +102,7 @@ func (r *Rig) watchLosses(before uint64) *losses {
 			case <-tick.C:
 			}
 			arrived, err := r.read()
-			sent := r.generator.Progress().Frames
+			sent := r.sentSoFar()
 			if err != nil {
 				continue
 			}

@@ -92,7 +92,7 @@ func (s *measured) warmUp(ctx context.Context) error {
 		return fmt.Errorf("%s: %d of %d packets lost in the warm-up", s.Name, t.Lost, fewFrames)
 	}
 	var typical []float64
-	for range 5 {
+	for range 3 {
 		t, err := s.Try(ctx, s.Load, fewFrames, 0)
 		if err != nil {
 			return err
@@ -103,7 +103,7 @@ func (s *measured) warmUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.rightForwarder(after-before, 6*fewFrames); err != nil {
+	if err := s.rightForwarder(after-before, 4*fewFrames); err != nil {
 		return err
 	}
 	per := statistics.Median(typical)

@@ -43,6 +43,7 @@ const markersApart = 40
 const (
 	labelLetters = 26   // of a line of a label
 	swatch       = 34.0 // width of the piece of line before it
+	leader       = 60.0 // a label farther from the end of its line has no stroke to it
 )
 
 type endLabel struct {
@@ -260,7 +261,9 @@ func spread(labels []*endLabel, top, height float64) {
 // label draws one: a piece of the line with its marker, and the text.
 func (p linePlot) label(c *canvas, frame rectangle, l *endLabel) {
 	x, y := frame.left+frame.width+12, l.at+lineHeight/2
-	c.line(x-10, l.want, x-2, y, pale, 1, "")
+	if math.Abs(y-l.want) < leader {
+		c.line(x-10, l.want, x-2, y, pale, 1, "")
+	}
 	if l.look.marker != "cross" || l.look.dash != "" {
 		c.line(x, y, x+swatch-6, y, l.look.colour, 1.8, l.look.dash)
 	}

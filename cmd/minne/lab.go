@@ -46,6 +46,7 @@ var labCommands = []func(*app) *cobra.Command{
 	newLabHeadlineCommand,
 	newLabEnergyCommand,
 	newLabMatrixCommand,
+	newLabPaperCommand,
 }
 
 func newLabCommand(a *app) *cobra.Command {

@@ -290,6 +290,16 @@ func TestLabelsApart(t *testing.T) {
 	}
 }
 
+// TestVoidReasons: reasons that differ in their figures only are one reason.
+func TestVoidReasons(t *testing.T) {
+	r := fixture()
+	r.Trials[1].Void, r.Trials[2].Void = "the core was away for 1.013661s in 22 gaps, which explain 2107166 frames", "the core was away for 136.5 ms in 3 gaps, which explain 1 frames"
+	n, reasons := voided(r.Trials)
+	if want := "the core was away for … in … gaps, which explain … frames"; n != 3 || len(reasons) != 2 || reasons[0] != want {
+		t.Errorf("%d void: %q", n, reasons)
+	}
+}
+
 func TestWords(t *testing.T) {
 	for got, want := range map[string]string{
 		packetRate(1488095): "1.49 Mpps", bitRate(941e6): "941 Mbit/s", nanoseconds(5200): "5.20 µs", span(291400, 292857, packetRates): "291.4 to 292.9 kpps", percent(0.005): "0.5 %", percent(1): "100 %", percent(0.00003): "0.003 %",

@@ -57,6 +57,9 @@ func exactRate(fps float64) string {
 }
 
 func upperText(b result.Bound) string {
+	if b.Upper <= 0 && b.Lower <= 0 {
+		return "none found"
+	}
 	if b.Upper <= 0 {
 		return "beyond the tester"
 	}
@@ -295,6 +298,9 @@ func boundFigures(r *result.Result) (out []figure) {
 			}
 			if b.Lower <= 0 {
 				text = b.Goal.Name + ": below " + packetRate(upper)
+			}
+			if b.Lower <= 0 && b.Upper <= 0 {
+				text = b.Goal.Name + ": not found"
 			}
 			row.items = append(row.items, item{low: b.Lower / u.size, high: upper / u.size, at: b.Lower / u.size, look: solid(slices.Index(goals, b.Goal.Name)), text: text})
 		}

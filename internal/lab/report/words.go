@@ -4,6 +4,7 @@ package report
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -21,7 +22,7 @@ func Summary(r *result.Result) (out []string) {
 	left := 0
 	for _, kind := range [][]string{
 		said(r.Comparisons, comparisonInWords), saidTogether(r.Throughput, func(m result.Throughput) result.Subject { return m.Subject }, throughputInWords),
-		saidTogether(r.MRR, func(m result.MRR) result.Subject { return m.Subject }, mrrInWords), said(r.Cost, costInWords), said(r.Latency, latencyInWords),
+		saidTogether(r.MRR, func(m result.MRR) result.Subject { return m.Subject }, mrrInWords), said(r.Cost, costInWords), said(r.Loss, lossInWords), said(r.Latency, latencyInWords), said(r.BackToBack, burstInWords),
 		said(r.Recovery, recoveryInWords), said(r.Soak, soakInWords), said(r.Energy, energyInWords), said(r.Responsiveness, responsivenessInWords),
 	} {
 		shown := min(len(kind), mostSentences)
@@ -69,6 +70,33 @@ func latencyInWords(l result.Latency) string {
 	}
 	p := l.Loads[len(l.Loads)-1]
 	return fmt.Sprintf("%s delays half of the frames by at most %s and 99 %% by at most %s at %s (%s); the tester's own share is %s.", l.Device, elapsed(p.P50), elapsed(p.P99), loadName(p.Share), joined(l.Traffic, size(l.Subject)), elapsed(p.Bias))
+}
+
+func lossInWords(c result.LossCurve) string {
+	if len(c.Points) == 0 {
+		return ""
+	}
+	most, clean := c.Points[0], 0.0
+	for _, p := range c.Points {
+		if p.Offered > most.Offered {
+			most = p
+		}
+		if p.Loss == 0 {
+			clean = max(clean, p.Offered)
+		}
+	}
+	text := "no load that was tried came through without loss"
+	if clean > 0 {
+		text = "the greatest load without loss is " + packetRate(clean)
+	}
+	return fmt.Sprintf("%s (%s) loses %s of %s; %s.", c.Device, joined(c.Traffic, size(c.Subject)), percent(most.Loss), packetRate(most.Offered), text)
+}
+
+func burstInWords(b result.BackToBack) string {
+	if b.Unbounded {
+		return fmt.Sprintf("%s (%s) lost no frame of any burst that was tried.", b.Device, joined(b.Traffic, size(b.Subject)))
+	}
+	return fmt.Sprintf("%s (%s) takes bursts of %s frames without loss: a buffer of %s, corrected %s.", b.Device, joined(b.Traffic, size(b.Subject)), significant(b.Mean), elapsed(b.BufferTime), elapsed(b.Corrected))
 }
 
 func recoveryInWords(m result.Recovery) string {
@@ -119,13 +147,15 @@ func throughputInWords(all []result.Throughput) string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s, %s: by the goal %s its throughput is %s.", all[0].Device, all[0].Traffic, goal, strings.Join(parts, ", "))
+	return fmt.Sprintf("%s, %s: throughput (goal %s) %s.", all[0].Device, all[0].Traffic, goal, strings.Join(parts, ", "))
 }
 
 func boundInWords(s result.Subject, b result.Bound) string {
 	switch {
+	case b.Lower <= 0 && b.Upper > 0:
+		return fmt.Sprintf("below %s with %s", packetRate(b.Upper), size(s))
 	case b.Lower <= 0:
-		return "not found with " + size(s) + " (no load met the goal)"
+		return "not found with " + size(s)
 	case b.Upper <= 0:
 		return fmt.Sprintf("at least %s (%s) with %s, more than the tester can send", packetRate(b.Lower), bitRate(carried(s, b.Lower)), size(s))
 	}
@@ -166,17 +196,22 @@ func Doubts(r *result.Result) (out []string) {
 	return out
 }
 
+// figuresIn a reason differ from trial to trial; the reason is the same.
+var figuresIn = regexp.MustCompile(`[0-9][0-9.,:]*(?:[mnµ]?s)?(?: (?:[mnµ]?s|%))?\b`)
+
 // voided counts the trials that do not count, with their reasons, most frequent first.
 func voided(trials []trial.Result) (n int, reasons []string) {
-	times := map[string]int{}
+	times, example := map[string]int{}, map[string]string{}
 	for _, t := range trials {
 		if t.Void != "" {
 			n++
-			times[t.Void]++
+			kind := figuresIn.ReplaceAllString(t.Void, "…")
+			times[kind]++
+			example[kind] = t.Void
 		}
 	}
-	for reason := range times {
-		reasons = append(reasons, reason)
+	for kind := range times {
+		reasons = append(reasons, kind)
 	}
 	slices.SortFunc(reasons, func(a, b string) int {
 		if times[a] != times[b] {
@@ -184,6 +219,11 @@ func voided(trials []trial.Result) (n int, reasons []string) {
 		}
 		return strings.Compare(a, b)
 	})
+	for i, kind := range reasons {
+		if times[kind] == 1 {
+			reasons[i] = example[kind]
+		}
+	}
 	if len(reasons) > 4 {
 		reasons = append(reasons[:4], "…")
 	}

@@ -16,9 +16,6 @@ import (
 	"minne/internal/lab/session"
 )
 
-// leastRounds is how many rounds an interval needs to mean something.
-const leastRounds = 3
-
 // closedFlags are what measurements in the closed loop have in common.
 type closedFlags struct {
 	measureFlags
@@ -33,8 +30,8 @@ func (f *closedFlags) register(c *cobra.Command) {
 
 // plan is the measurement that the flags describe.
 func (f *closedFlags) plan() (p closedloop.Plan, err error) {
-	if f.rounds < leastRounds {
-		return p, usageError{fmt.Errorf("--rounds %d: expected at least %d", f.rounds, leastRounds)}
+	if f.rounds < closedloop.LeastRounds {
+		return p, usageError{fmt.Errorf("--rounds %d: expected at least %d", f.rounds, closedloop.LeastRounds)}
 	}
 	p.Rounds = f.rounds
 	if p.Traffic, err = f.patterns(); err != nil {

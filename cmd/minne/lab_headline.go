@@ -33,6 +33,9 @@ measured on this machine is listed with the reason. Needs root, the go command
 (for the table), 3 GB of memory, and some minutes; --quick takes less than four.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if os.Geteuid() != 0 {
+				return errors.New("the headline is measured in network namespaces, which only root may make: run this as root")
+			}
 			binary, err := os.Executable()
 			if err != nil {
 				return err

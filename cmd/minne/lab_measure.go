@@ -178,6 +178,9 @@ func (f *measureFlags) session(ctx context.Context, a *app, title, name string, 
 	}
 	r, err := s.End(run(ctx, s))
 	if err != nil && s.Empty() {
+		if errors.Is(err, context.Canceled) {
+			return errors.New("interrupted before there was a figure")
+		}
 		return err
 	}
 	if errors.Is(err, context.Canceled) {

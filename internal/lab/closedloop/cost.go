@@ -14,16 +14,17 @@ import (
 // packet: with the device less without it. Each round is with, without, with; the
 // difference of its two equal trials is the noise. What the device's own ports
 // cost (taking a frame from one veth and giving it to another) is part of the device.
+// When ctx ends, the rounds until then are the figure that comes with the error.
 func Cost(ctx context.Context, side Side, n int, progress func(done int)) (result.Cost, error) {
 	r, err := alternate(ctx, n, progress, side, Side{Path: side.rig.Direct, Load: side.Load}, side)
-	if err != nil {
+	if r.complete() == 0 {
 		return result.Cost{}, err
 	}
 	c := cost(r.times[0], r.times[1], r.times[2])
 	c.Subject = side.Load.Subject
 	c.Device = side.Name
-	c.Rounds, c.Voided, c.Lost = n, r.voided, r.lost
-	return c, nil
+	c.Rounds, c.Voided, c.Lost = r.complete(), r.voided, r.lost
+	return c, err
 }
 
 // cost works out the figures of rounds of with, without, with.
@@ -43,16 +44,17 @@ func cost(with, without, again []float64) result.Cost {
 
 // Against compares device B with device A by rate, and by cost with generator and
 // sink taken off. again is the same device as A, built once more: what two equal
-// devices differ by, each with its own place in memory, is noise, too.
+// devices differ by, each with its own place in memory, is noise, too. When ctx ends, the
+// rounds until then are the figure that comes with the error.
 func Against(ctx context.Context, a, b, again Side, n int, progress func(done int)) (result.Comparison, error) {
 	r, err := alternate(ctx, n, progress, a, b, again, Side{Path: a.rig.Direct, Load: a.Load})
-	if err != nil {
+	if r.complete() == 0 {
 		return result.Comparison{}, err
 	}
 	c := against(r.times[0], r.times[1], r.times[2], r.times[3])
 	c.Subject = a.Load.Subject
-	c.A, c.B, c.Rounds, c.Voided, c.Lost = a.Name, b.Name, n, r.voided, r.lost
-	return c, nil
+	c.A, c.B, c.Rounds, c.Voided, c.Lost = a.Name, b.Name, r.complete(), r.voided, r.lost
+	return c, err
 }
 
 // against works out the figures of rounds of A, B, again A, and no device.

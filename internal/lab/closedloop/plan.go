@@ -24,6 +24,9 @@ type Journal interface {
 	Note(text string)
 }
 
+// LeastRounds is how many rounds a figure needs to mean something when the user ends it early.
+const LeastRounds = 3
+
 // Plan is what to measure with.
 type Plan struct {
 	Means   device.Means
@@ -36,7 +39,7 @@ type Plan struct {
 func (p Plan) Cost(ctx context.Context, j Journal, devices []device.Spec) error {
 	for _, d := range devices {
 		if err := p.costOf(ctx, j, d); err != nil {
-			return fmt.Errorf("%s: %w", d, err)
+			return err
 		}
 	}
 	return nil
@@ -55,10 +58,12 @@ func (p Plan) costOf(ctx context.Context, j Journal, d device.Spec) (err error) 
 		}
 		j.Step("%s: cost of a packet, %s", d, t)
 		c, err := Cost(ctx, Side{r.Path(placeName(0)), load}, p.Rounds, p.progress(j))
+		if c.Rounds >= LeastRounds || err == nil {
+			j.Update(func(r *result.Result) { r.Cost = append(r.Cost, c) })
+		}
 		if err != nil {
 			return err
 		}
-		j.Update(func(r *result.Result) { r.Cost = append(r.Cost, c) })
 	}
 	return nil
 }
@@ -79,10 +84,12 @@ func (p Plan) Compare(ctx context.Context, j Journal, a, b device.Spec) (err err
 		j.Step("%s against %s, %s", b, a, t)
 		side := func(i int) Side { return Side{r.Path(placeName(i)), load} }
 		c, err := Against(ctx, side(0), side(1), side(2), p.Rounds, p.progress(j))
+		if c.Rounds >= LeastRounds || err == nil {
+			j.Update(func(r *result.Result) { r.Comparisons = append(r.Comparisons, c) })
+		}
 		if err != nil {
 			return err
 		}
-		j.Update(func(r *result.Result) { r.Comparisons = append(r.Comparisons, c) })
 	}
 	return nil
 }

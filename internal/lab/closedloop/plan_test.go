@@ -3,6 +3,8 @@
 package closedloop
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -73,5 +75,35 @@ func TestPlanRefusesTrafficBeforeItBuilds(t *testing.T) {
 	var j journal
 	if err := p.Cost(t.Context(), &j, []device.Spec{{Kind: device.Kernel}}); err == nil || !strings.Contains(err.Error(), "one way") || len(j.steps) > 0 {
 		t.Errorf("error %v after %q", err, j.steps)
+	}
+}
+
+func TestAnInterruptedFigureHasTheRoundsUntilThen(t *testing.T) {
+	for _, c := range []struct{ after, figures int }{{LeastRounds, 1}, {1, 0}} {
+		ctx, stop := context.WithCancel(t.Context())
+		j := &stopping{after: c.after, stop: stop}
+		p := Plan{Means: device.Means{Load: kernel.BulkRoutes}, Traffic: parsed(t, "one-flow", "one-flow family=ipv6"), Rounds: 100}
+		err := p.Cost(ctx, j, []device.Spec{{Kind: device.None}})
+		stop()
+		if !errors.Is(err, context.Canceled) || len(j.result.Cost) != c.figures {
+			t.Errorf("stopped after %d rounds: error %v and %d figures, expected %d", c.after, err, len(j.result.Cost), c.figures)
+		}
+		if c.figures > 0 && j.result.Cost[0].Rounds != c.after {
+			t.Errorf("%d rounds, expected %d", j.result.Cost[0].Rounds, c.after)
+		}
+	}
+}
+
+// stopping is a user who presses Ctrl-C after some rounds.
+type stopping struct {
+	journal
+	after int
+	stop  func()
+}
+
+func (s *stopping) Progress(text string, left time.Duration) {
+	s.journal.Progress(text, left)
+	if s.rounds == s.after {
+		s.stop()
 	}
 }

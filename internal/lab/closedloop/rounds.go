@@ -34,7 +34,7 @@ const (
 // interrupted (another process or another tenant had the core) and is put aside;
 // a trial that lost more than half of its frames to such stretches is repeated.
 type rounds struct {
-	times   [][]float64 // ns per frame: of every side, of every round
+	times   [][]float64 // ns per frame: of every side, of every complete round
 	voided  int         // trials repeated because they were interrupted for too long
 	gapTime float64     // seconds of interruptions taken out of the trials that count
 	lost    uint64      // packets that never arrived, of all trials
@@ -48,8 +48,9 @@ type measured struct {
 }
 
 // alternate measures the sides in n rounds. A side may stand several times. progress, unless
-// nil, is told how many rounds are over.
+// nil, is told how many rounds are over. With an error come the rounds that were complete by then.
 func alternate(ctx context.Context, n int, progress func(done int), sides ...Side) (*rounds, error) {
+	r := &rounds{times: make([][]float64, len(sides))}
 	known := map[Side]*measured{}
 	for _, s := range sides {
 		if known[s] != nil {
@@ -57,19 +58,21 @@ func alternate(ctx context.Context, n int, progress func(done int), sides ...Sid
 		}
 		known[s] = &measured{Side: s}
 		if err := known[s].warmUp(ctx); err != nil {
-			return nil, err
+			return r, err
 		}
 	}
-	r := &rounds{times: make([][]float64, len(sides))}
 	for round := range n {
+		times := make([]float64, len(sides))
 		for i := range sides {
 			if round%2 == 1 {
 				i = len(sides) - 1 - i
 			}
-			t, err := known[sides[i]].try(ctx, r)
-			if err != nil {
-				return nil, err
+			var err error
+			if times[i], err = known[sides[i]].try(ctx, r); err != nil {
+				return r, err
 			}
+		}
+		for i, t := range times {
 			r.times[i] = append(r.times[i], t)
 		}
 		if progress != nil {
@@ -78,6 +81,9 @@ func alternate(ctx context.Context, n int, progress func(done int), sides ...Sid
 	}
 	return r, nil
 }
+
+// complete is how many rounds there are.
+func (r *rounds) complete() int { return len(r.times[0]) }
 
 // warmUp fills caches, finds out how many frames fill a trial's time, and checks
 // that the packets are forwarded by whom they should be.

@@ -43,7 +43,8 @@ struct progress {
 	__u32 lap;    // laps done
 	__u16 port_flip; // what this lap changes; network byte order
 	__u16 host_flip;
-	__u32 over;   // nothing more will be sent
+	__u16 over;   // nothing more will be sent
+	__u16 resumed; // set by user space before the program runs on: the time since it last ran does not exist
 	__u64 first;  // ns: first frame
 	__u64 last;   // ns: reading of the clock for the last frame
 	__u64 due;    // ns << 16 since first: when the next paced frame may go

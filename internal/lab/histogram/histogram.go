@@ -106,6 +106,11 @@ func (h *Histogram) Mean() time.Duration {
 	return time.Duration(sum / float64(h.total))
 }
 
+// String tells how many durations there are and where their middle is.
+func (h Histogram) String() string {
+	return fmt.Sprintf("%d durations, median %v", h.total, h.Quantile(0.5))
+}
+
 // Bar is one bucket that is not empty.
 type Bar struct {
 	At    time.Duration // its middle

@@ -80,15 +80,17 @@ func (o Order) limit() uint64 {
 	return min(o.Frames, due)
 }
 
-// length is how long the order takes if nothing holds it up; 0 when only the machine knows.
-func (o Order) length() time.Duration {
-	if o.Duration > 0 {
+// length is how long a paced order or one with a Duration takes if nothing holds
+// it up; 0 when it ends with its context only. packets and period are the lap's.
+func (o Order) length(packets int, period time.Duration) time.Duration {
+	switch {
+	case o.Duration > 0:
 		return o.Duration
-	}
-	if o.Rate > 0 {
+	case o.OwnTime:
+		return time.Duration(o.Frames/uint64(packets)) * period
+	default:
 		return time.Duration(float64(o.Frames) / o.Rate * 1e9)
 	}
-	return 0
 }
 
 // check says what is wrong with an order for what a sender has to send.

@@ -186,7 +186,11 @@ func (s *sender) run(ctx context.Context, o Order, ids map[uint8]uint8) (Sent, e
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	after := o.length()
+	waits := o.paced() || o.Duration > 0 // runs of the program may send nothing, so their number says nothing
+	var after time.Duration
+	if waits {
+		after = max(watchEvery, o.length(s.packets, s.period))
+	}
 	stop := interruptWhen(ctx, after, s.over)
 	defer stop()
 	limit := o.limit()
@@ -196,15 +200,20 @@ func (s *sender) run(ctx context.Context, o Order, ids map[uint8]uint8) (Sent, e
 			return s.sent(), nil
 		}
 		repeat := uint64(math.MaxUint32)
-		if after == 0 && limit > 0 { // every run of the program sends a frame
+		if !waits && limit > 0 {
 			repeat = min(repeat, limit-before.Frames)
 		}
 		err := runLive(s.program, s.frame[:s.largest], uint32(repeat), batch)
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return s.sent(), fmt.Errorf("run live frames: %w", err)
 		}
-		if after := s.progress(); err == nil && after.Frames == before.Frames && after.Over == 0 && !o.paced() {
+		now := s.progress()
+		if err == nil && now.Frames == before.Frames && now.Over == 0 && !o.paced() {
 			return s.sent(), fmt.Errorf("the program sent nothing (frames of up to %d bytes)", s.largest)
+		}
+		now.Resumed = 1
+		if err := s.state.Set(&now); err != nil {
+			return s.sent(), err
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -19,9 +20,9 @@ const (
 	roomTimed   = 2
 )
 
-// Sink counts the streams that arrive on its ports. It is used by one goroutine
-// at a time, but for Read and Arrived, which may be called from any.
+// Sink counts the streams that arrive on its ports. It may be used by several goroutines.
 type Sink struct {
+	mu       sync.Mutex // guards all below
 	objs     sinkObjects
 	ports    []*attached
 	expected map[uint8]slot
@@ -86,6 +87,8 @@ func (s *Sink) load(streams, timed int) error {
 // else passes. The calling thread must be in the port's namespace. A port on
 // which there already is an XDP program is left as it is.
 func (s *Sink) Attach(ifindex int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	a, err := attach(s.objs.Sink, ifindex)
 	if err != nil {
 		return fmt.Errorf("attach packet sink: %w", err)
@@ -97,6 +100,8 @@ func (s *Sink) Attach(ifindex int) error {
 // Receive says how frames of an attached port come to the sink: "XDP native", or
 // "XDP generic" where the driver has no XDP and the kernel makes up for it at a cost.
 func (s *Sink) Receive(ifindex int) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	i := slices.IndexFunc(s.ports, func(a *attached) bool { return a.ifindex == ifindex })
 	if i < 0 {
 		return ""
@@ -107,12 +112,16 @@ func (s *Sink) Receive(ifindex int) string {
 // TakeAll sets whether IP packets that are not the lab's are dropped once they are counted,
 // so that the kernel does not answer what is replayed. ARP and neighbour discovery always pass.
 func (s *Sink) TakeAll(on bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.all = on
 	return s.objs.TakeOthers.Set(uint32(bit(on)))
 }
 
 // ExpectStreams forgets all counters and sets what is expected from now on.
 func (s *Sink) ExpectStreams(streams map[uint8]Expect) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	timed := 0
 	for _, e := range streams {
 		timed += int(bit(e.Timed))
@@ -151,6 +160,8 @@ func (s *Sink) ExpectStreams(streams map[uint8]Expect) error {
 // Expect forgets what was counted of one stream and sets what is expected of it
 // from now on. Other streams go on; there is room for a few.
 func (s *Sink) Expect(stream int, e Expect) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if stream < 0 || stream > 255 {
 		return fmt.Errorf("packet sink: stream %d: expected 0 to 255", stream)
 	}
@@ -188,9 +199,11 @@ func (s *Sink) clear(w slot) error {
 
 // Read returns what came so far of every expected stream.
 func (s *Sink) Read() (map[uint8]Arrived, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	out := make(map[uint8]Arrived, len(s.expected))
 	for id := range s.expected {
-		a, err := s.Arrived(int(id))
+		a, err := s.arrived(id)
 		if err != nil {
 			return nil, err
 		}
@@ -201,8 +214,14 @@ func (s *Sink) Read() (map[uint8]Arrived, error) {
 
 // Arrived returns what came so far of a stream.
 func (s *Sink) Arrived(stream int) (Arrived, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.arrived(uint8(stream))
+}
+
+func (s *Sink) arrived(stream uint8) (Arrived, error) {
 	var a Arrived
-	where, ok := s.expected[uint8(stream)]
+	where, ok := s.expected[stream]
 	if !ok {
 		return a, fmt.Errorf("packet sink: stream %d was not expected", stream)
 	}
@@ -241,6 +260,12 @@ type Other struct {
 
 // Others returns, by ifindex, what else arrived since ExpectStreams.
 func (s *Sink) Others() (map[int]Other, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.others()
+}
+
+func (s *Sink) others() (map[int]Other, error) {
 	out := map[int]Other{}
 	var port uint32
 	var counts []labOthers
@@ -260,7 +285,7 @@ func (s *Sink) Others() (map[int]Other, error) {
 }
 
 func (s *Sink) clearOthers() error {
-	seen, err := s.Others()
+	seen, err := s.others()
 	if err != nil {
 		return err
 	}
@@ -274,6 +299,8 @@ func (s *Sink) clearOthers() error {
 
 // Close detaches and unloads the sink.
 func (s *Sink) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, p := range s.ports {
 		p.link.Close()
 	}

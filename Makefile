@@ -5,6 +5,7 @@ GO       ?= go
 BPF_CLANG ?= $(shell command -v clang-19 || command -v clang)
 BPF_STRIP ?= $(shell command -v llvm-strip-19 || command -v llvm-strip)
 VERSION  := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+COMMIT   := $(shell git rev-parse HEAD 2>/dev/null)
 ARGS     ?=
 
 export CGO_ENABLED = 0
@@ -20,7 +21,7 @@ platforms   := amd64 arm64 arm mips mipsle ppc64le riscv64
 build: bin/minne
 
 bin/minne: generate $(shell find cmd internal -name '*.go' 2>/dev/null) go.mod
-	$(GO) build -trimpath -ldflags '-s -w -X main.release=$(VERSION)' -o $@ ./cmd/minne
+	$(GO) build -trimpath -ldflags '-s -w -X main.release=$(VERSION) -X main.commit=$(COMMIT)' -o $@ ./cmd/minne
 
 generate: build/generated
 
@@ -48,6 +49,7 @@ bench: build
 	bin/minne bench fib
 	bin/minne bench forward
 	bin/minne bench daemon
+	bin/minne lab headline
 
 cross: generate
 	@for a in $(platforms); do echo "linux/$$a"; GOARCH=$$a $(GO) build -o /dev/null ./cmd/minne || exit 1; done

@@ -172,7 +172,7 @@ func (f *measureFlags) session(ctx context.Context, a *app, title, name string, 
 	} else if dir == "none" {
 		dir = ""
 	}
-	s, err := session.Begin(session.Options{Title: title, Command: append([]string{"minne"}, os.Args[1:]...), Version: version(), Dir: dir, Progress: a.err})
+	s, err := session.Begin(session.Options{Title: title, Command: append([]string{"minne"}, os.Args[1:]...), Version: version(), Commit: commit, Dir: dir, Progress: a.err})
 	if err != nil {
 		return err
 	}

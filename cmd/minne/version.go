@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// release is set by the build: -ldflags "-X main.release=1.2.3".
-var release string
+// release and commit are set by the build: -ldflags "-X main.release=1.2.3 -X main.commit=…".
+var release, commit string
 
 // version returns the release, or the commit that this binary was built from.
 func version() string {
@@ -22,19 +22,19 @@ func version() string {
 	if !ok {
 		return "unknown"
 	}
-	commit, dirty := "", ""
+	built, dirty := "", ""
 	for _, s := range b.Settings {
 		switch {
 		case s.Key == "vcs.revision":
-			commit = s.Value[:min(12, len(s.Value))]
+			built = s.Value[:min(12, len(s.Value))]
 		case s.Key == "vcs.modified" && s.Value == "true":
 			dirty = "+"
 		}
 	}
-	if commit == "" {
+	if built == "" {
 		return "development"
 	}
-	return "development-" + commit + dirty
+	return "development-" + built + dirty
 }
 
 func newVersionCommand(a *app) *cobra.Command {

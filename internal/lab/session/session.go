@@ -31,6 +31,7 @@ type Options struct {
 	Title    string    // of the report
 	Command  []string  // how to repeat it
 	Version  string    // of this binary
+	Commit   string    // that it was built from; empty when not known
 	Dir      string    // of the report; empty writes none
 	Progress io.Writer // where people look meanwhile
 }
@@ -57,7 +58,7 @@ func Begin(o Options) (*Session, error) {
 	s := &Session{progress: newProgress(o.Progress), dir: o.Dir, watch: machine.StartWatch()}
 	s.r = result.Result{
 		Schema: result.Schema, Title: o.Title, Command: o.Command, Started: time.Now(),
-		Minne:   result.Build{Version: o.Version, Go: runtime.Version()},
+		Minne:   result.Build{Version: o.Version, Commit: o.Commit, Go: runtime.Version()},
 		Machine: machine.Read(),
 	}
 	return s, nil

@@ -156,9 +156,9 @@ static __always_inline void clock_in(struct arrival *a, __u32 slot, const struct
 }
 
 // damaged tells whether the transport checksum is wrong or missing.
-static __always_inline int damaged(const struct seen *s, void *end)
+static __always_inline int damaged(struct xdp_md *ctx, const struct seen *s, __u32 at)
 {
-	return !s->checksum || fold(s->pseudo + sum_packet(s->upper, end)) != 0xffff;
+	return !s->checksum || fold(s->pseudo + (__u32)sum_packet(ctx, at)) != 0xffff;
 }
 
 static __always_inline int count_other(struct xdp_md *ctx, int take)
@@ -214,7 +214,7 @@ int sink(struct xdp_md *ctx)
 	a->bad_length += e->bytes && end - data != e->bytes;
 	a->bad_mac += other_mac(eth, e) != 0;
 	if (e->checks & CHECK_UPPER && !s.header_wrong)
-		a->corrupted += damaged(&s, end);
+		a->corrupted += damaged(ctx, &s, s.upper - data);
 	if (e->checks & CHECK_TIME)
 		clock_in(a, e->latency, s.stamp);
 	if (file(&a->sequence, number & ((1ULL << STREAM_SHIFT) - 1)))

@@ -17,7 +17,9 @@
 //	none                       no device: a cable from generator to sink
 //
 // Options of minne can be combined, but config excludes fast-path and structure,
-// which stand in that file. Whoever builds the network describes its ports in a
+// which stand in that file. A user's own configuration must have the interfaces
+// and addresses of the lab's rigs, "in" towards the generator and "out" towards
+// the sink (see InAddresses); everything else in it is the user's. Whoever builds the network describes its ports in a
 // Wiring; the device then has addresses, permanent neighbours and routes as
 // asked, so that not one packet of a trial waits for ARP.
 package device

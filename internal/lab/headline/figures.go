@@ -4,7 +4,7 @@ package headline
 
 import (
 	"context"
-	"fmt"
+	"errors"
 
 	"minne/internal/lab/closedloop"
 	"minne/internal/lab/statistics"
@@ -74,7 +74,7 @@ func lookup(family int) func(context.Context, *Bench) (Measured, error) {
 			return Measured{}, err
 		}
 		if len(r.Speedups[family]) == 0 {
-			return Measured{}, fmt.Errorf("the benchmark of lookups has no rounds")
+			return Measured{}, errors.New("the benchmark of lookups has no rounds")
 		}
 		return measured(statistics.Interval(r.Speedups[family]), statistics.Interval(r.Repeats[family])), nil
 	}

@@ -7,10 +7,65 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"minne/internal/kernel"
+	"minne/internal/lab/closedloop"
+	"minne/internal/lab/destinations"
+	"minne/internal/lab/device"
+	"minne/internal/testns"
 )
+
+func TestMain(m *testing.M) { testns.Main(m) }
+
+// The figures of forwarding, measured of real routers with a part of the table. Values are
+// not looked at: tests share the machine.
+func TestForwardingFiguresOfRealRouters(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "minne")
+	build := exec.Command("go", "build", "-o", binary, "minne/cmd/minne")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	table, err := destinations.Named("200")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &Bench{Options: Options{Means: device.Means{Binary: binary, Load: kernel.BulkRoutes}, Rounds: 1, Progress: func(string) {}}}
+	defer b.release()
+	if _, err := b.tables.get(func() (*closedloop.Tables, error) {
+		tables, err := closedloop.NewTables(t.Context(), b.Means, table.Prefixes())
+		if err == nil {
+			b.teardowns = append(b.teardowns, tables.Close)
+		}
+		return tables, err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var forwarding []definition
+	for _, f := range figures {
+		if !strings.HasPrefix(f.id, "lookup.") {
+			forwarding = append(forwarding, f)
+		}
+	}
+	h, err := measure(t.Context(), b, forwarding)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range h.Figures {
+		if f.Missing != "" {
+			t.Errorf("%s is missing: %s", f.ID, f.Missing)
+		}
+	}
+	if len(h.Figures) < 5 {
+		t.Errorf("%d figures", len(h.Figures))
+	}
+}
 
 // The ids and units are a promise: figures of different states of the program are compared by them.
 func TestTheFiguresThatAreNeverRenamed(t *testing.T) {

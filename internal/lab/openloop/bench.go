@@ -141,9 +141,13 @@ func (r *Rig) sentSoFar() (frames uint64) {
 	return frames
 }
 
-// expectations are what the sink must find in every stream.
+// expectations are what the sink must find in every stream. Of a replay it expects
+// none: frames of the lab's own in a capture are counted like all others.
 func (r *Rig) expectations() map[uint8]traffic.Expect {
 	out := map[uint8]traffic.Expect{}
+	if r.replay {
+		return out
+	}
 	for id, s := range r.streams {
 		to := r.sides[1-s.from]
 		out[id] = traffic.Expect{TTL: 64 - uint8(r.hops), MAC: to.mac, MACBytes: r.macBytes, Timed: r.timed, Filled: true}

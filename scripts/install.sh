@@ -3,7 +3,7 @@
 # already. Sourced by ./dev.
 
 packages="make ca-certificates clang-19 llvm-19 libbpf-dev linux-libc-dev
-iproute2 nftables ethtool frr bird2 iperf3 traceroute iputils-ping"
+iproute2 nftables ethtool frr bird2 iperf3 traceroute iputils-ping tcpdump util-linux"
 
 # install_packages brings the Debian packages. Routing daemons that a package
 # would start by itself stay off: the lab starts its own, in its namespaces.

@@ -46,7 +46,7 @@ func (f *measureFlags) register(c *cobra.Command) {
 func (f *measureFlags) registerTraffic(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.traffic, "traffic", "one-flow", "`words` of the traffic pattern, such as \"flows=2048@30 family=ipv6 bidirectional\"; see \"minne lab patterns\"")
-	flags.StringSliceVar(&f.sizes, "size", []string{"64"}, "frame `sizes` in bytes with FCS, mixes (imix, imix-csit, 64:45,576:25 in quotes), or rfc2544 for all of that standard")
+	flags.StringArrayVar(&f.sizes, "size", nil, "frame `sizes` in bytes with FCS (64 unless the traffic says another), a mix (imix, imix-csit, 64:45,576:25), several sizes with commas between, or rfc2544 for all of that standard")
 	flags.StringVar(&f.table, "table", "", "routing table of the device: a `file` of prefixes, full for the Internet's, or a number for so many prefixes of that; destinations are then drawn from it")
 }
 
@@ -73,26 +73,27 @@ var rfc2544Sizes = []string{"64", "128", "256", "512", "1024", "1280", "1518"}
 
 // patterns returns the traffic with each of the sizes.
 func (f *measureFlags) patterns() ([]pattern.Pattern, error) {
+	sizes := []string{""} // what the traffic's own words say
+	if len(f.sizes) > 0 {
+		sizes = nil
+	}
+	for _, text := range f.sizes {
+		switch {
+		case text == "rfc2544":
+			sizes = append(sizes, rfc2544Sizes...)
+		case strings.ContainsAny(text, ":="): // a mix, whose own commas are in it
+			sizes = append(sizes, text)
+		default:
+			sizes = append(sizes, strings.Split(text, ",")...)
+		}
+	}
 	var out []pattern.Pattern
-	for _, size := range f.sizes {
-		sizes := []string{size}
-		if size == "rfc2544" {
-			sizes = rfc2544Sizes
+	for _, size := range sizes {
+		p, err := pattern.Options{Traffic: f.traffic, Size: size, Table: f.table}.Parse()
+		if err != nil {
+			return nil, usageError{err}
 		}
-		for _, size := range sizes {
-			text := f.traffic
-			if !strings.Contains(text, "size=") && !strings.Contains(text, "pcap=") {
-				text += " size=" + size
-			}
-			if f.table != "" && !strings.Contains(text, "table=") {
-				text += " table=" + f.table
-			}
-			p, err := pattern.Parse(text)
-			if err != nil {
-				return nil, usageError{err}
-			}
-			out = append(out, p)
-		}
+		out = append(out, p)
 	}
 	return out, nil
 }

@@ -3,15 +3,14 @@
 package device
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
+	"time"
 
 	"minne/internal/kernel"
 	"minne/internal/lab"
@@ -130,28 +129,22 @@ func wiring() Wiring {
 	}}
 }
 
-// program builds the minne command once.
-var program = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "minne-device-")
-	if err != nil {
-		return "", err
+// program builds the minne command.
+func program(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "minne")
+	cmd := exec.Command("go", "build", "-o", path, "minne/cmd/minne")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
 	}
-	path := filepath.Join(dir, "minne")
-	out, err := exec.Command("go", "build", "-o", path, "minne/cmd/minne").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build: %w\n%s", err, out)
-	}
-	return path, nil
-})
+	return path
+}
 
 // Every kind of device between two hosts: what they send passes, with the TTL that
 // the kind stands for, at first, after a restart, and after a reset.
 func TestDevicesForward(t *testing.T) {
-	binary, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(filepath.Dir(binary)) })
+	binary := program(t)
 	own := filepath.Join(t.TempDir(), "router.yaml")
 	if err := os.WriteFile(own, []byte("version: 1\nsystem: {hostname: own}\n"+interfaces(wiring())), 0o644); err != nil {
 		t.Fatal(err)
@@ -267,9 +260,16 @@ func (n network) mustPass(t *testing.T, when string) {
 	t.Helper()
 	want := fmt.Sprintf("ttl=%d", 64-n.device.Hops())
 	for _, to := range []string{"203.0.113.1", "2001:db8::1"} {
-		out, err := n.lab.Node("a").Run(context.Background(), "ping", "-n", "-c", "3", "-i", "0.2", "-W", "3", to)
-		if !strings.Contains(out, want) {
-			t.Errorf("%s, %s: no answer with %s from %s: %v\n%s", n.device.Spec, when, want, to, err, out)
+		// The hosts' own ports may have been without a carrier a moment ago.
+		err := lab.Until(t.Context(), 15*time.Second, "an answer with "+want, func() error {
+			out, err := n.lab.Node("a").Run(t.Context(), "ping", "-n", "-c", "1", "-W", "1", to)
+			if !strings.Contains(out, want) {
+				return fmt.Errorf("%v\n%s", err, out)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%s, %s, to %s: %v", n.device.Spec, when, to, err)
 		}
 	}
 }

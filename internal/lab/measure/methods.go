@@ -104,14 +104,11 @@ func Reset(o method.ResetOptions, event func(ctx context.Context, t *Target) err
 // one; 0 is as fast as the tester can.
 func Soak(o method.SoakOptions, share float64) Method {
 	return Method{Name: "soak", Run: func(ctx context.Context, t *Target) error {
-		t.Rig.Timed(true)
-		o.Subject, o.Progress = t.Subject, t.progress
-		if share > 0 {
-			if t.NDR == 0 {
-				return errNoRate
-			}
-			o.Load = share * t.NDR
+		if share > 0 && t.NDR == 0 {
+			return errNoRate
 		}
+		t.Rig.Timed(true)
+		o.Subject, o.Load, o.Progress = t.Subject, share*t.NDR, t.progress
 		at := -1
 		keep := func(s result.Soak) {
 			t.Session.Update(func(r *result.Result) {

@@ -91,6 +91,27 @@ func TestLanesShareALoad(t *testing.T) {
 	}
 }
 
+// Loads that follow each other without a pause are counted apart.
+func TestStepsAreCountedApart(t *testing.T) {
+	ctx := context.Background()
+	r, err := Start(ctx, Setup{Device: device.Spec{Kind: device.None}, Traffic: parse(t, "one-flow")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	steps, err := r.AttemptSteps(ctx, []trial.Load{{Rate: 20_000, Frames: 3000}, {Rate: 10_000, Frames: 1000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(steps) != 2 || steps[0].Sent != 3000 || steps[1].Sent != 1000 {
+		t.Fatalf("steps %+v: expected 3000 and 1000 frames", steps)
+	}
+	// What was under way when the load changed may count for either.
+	if got := steps[0].Received + steps[1].Received; got != 4000 || steps[1].Received < 1000 {
+		t.Errorf("received %d and %d: expected 3000 and 1000", steps[0].Received, steps[1].Received)
+	}
+}
+
 func TestProcessorsAreSharedOut(t *testing.T) {
 	for _, c := range []struct {
 		cpus, lanes int

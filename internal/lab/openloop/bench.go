@@ -54,7 +54,7 @@ func (r *Rig) Attempt(ctx context.Context, load trial.Load) (trial.Result, error
 	result := trial.Result{Load: load, Started: time.Now()}
 	busy := busyTime()
 	series := r.startSeries(load)
-	sent, err := r.send(ctx, load)
+	sent, err := r.send(ctx, load, nil)
 	result.Series = series.stop()
 	if err != nil {
 		return result, err
@@ -68,12 +68,12 @@ func (r *Rig) Attempt(ctx context.Context, load trial.Load) (trial.Result, error
 	return result, ctx.Err()
 }
 
-// order is what the generator of a lane is told: its share of the load.
-func (r *Rig) order(load trial.Load, lane int) traffic.Order {
+// order is what the generator of a lane is told: its share of the load, see send.
+func (r *Rig) order(load trial.Load, lane int, after map[uint8]uint64) traffic.Order {
 	lanes := uint64(len(r.generators))
 	o := traffic.Order{
 		Routes: map[uint8]traffic.Route{}, TTL: 64, Rate: load.Rate / float64(lanes), Duration: load.Duration,
-		Timed: r.timed, Filled: true, OwnTime: r.ownTime, Gap: interrupted, Burst: catchUp,
+		Timed: r.timed, Filled: true, OwnTime: r.ownTime, Gap: interrupted, Burst: catchUp, After: after,
 	}
 	if load.Frames > 0 {
 		o.Duration = 0
@@ -94,12 +94,13 @@ func (r *Rig) order(load trial.Load, lane int) traffic.Order {
 	return o
 }
 
-// send runs the generators, each on its processor.
-func (r *Rig) send(ctx context.Context, load trial.Load) (traffic.Sent, error) {
+// send runs the generators, each on its processor. after is what streams have sent
+// since the sink was last cleared.
+func (r *Rig) send(ctx context.Context, load trial.Load, after map[uint8]uint64) (traffic.Sent, error) {
 	sent, errs := make([]traffic.Sent, len(r.generators)), make([]error, len(r.generators))
 	var lanes sync.WaitGroup
 	for lane, g := range r.generators {
-		o := r.order(load, lane)
+		o := r.order(load, lane, after)
 		if load.Frames > 0 && o.Frames == 0 {
 			continue
 		}

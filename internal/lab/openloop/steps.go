@@ -24,14 +24,17 @@ func (r *Rig) AttemptSteps(ctx context.Context, loads []trial.Load) ([]trial.Res
 		return nil, err
 	}
 	var results []trial.Result
-	before := map[uint8]traffic.Arrived{}
+	before, after := map[uint8]traffic.Arrived{}, map[uint8]uint64{}
 	for i, load := range loads {
 		step := trial.Result{Load: load, Started: time.Now()}
 		watch := r.watchLosses(received(before))
-		sent, err := r.send(ctx, load)
+		sent, err := r.send(ctx, load, after)
 		lastLoss := watch.stop()
 		if err != nil {
 			return results, err
+		}
+		for id, n := range sent.PerStream {
+			after[id] += n
 		}
 		read := func(context.Context) (map[uint8]traffic.Arrived, error) { return r.read() }
 		if i == len(loads)-1 {

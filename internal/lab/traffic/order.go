@@ -41,7 +41,10 @@ type Order struct {
 	Gap      time.Duration   // stretches longer than this in which nothing could be sent count as interruptions; 0 counts none
 	Burst    time.Duration   // unsent time that may be caught up when paced; 0 is 1 ms
 	Offset   int             // where in the lap to begin
-	OwnTime  bool            // of a replay: the times of its frames in place of Rate
+	// After is how many frames of each stream an earlier order has sent to the same
+	// expectations of a sink: sequence numbers go on from there.
+	After   map[uint8]uint64
+	OwnTime bool // of a replay: the times of its frames in place of Rate
 }
 
 // Sent is what became of an order.

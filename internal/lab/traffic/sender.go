@@ -10,6 +10,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -26,6 +27,7 @@ type sender struct {
 	state   *ebpf.Variable
 	frame   []byte // what pages hold before they are first written to
 	period  time.Duration
+	after   atomic.Pointer[map[uint8]uint64] // Order.After
 	shape
 }
 
@@ -164,10 +166,11 @@ func (s *sender) prepare(o Order, ids map[uint8]uint8) error {
 		if !renamed {
 			id = stream
 		}
-		routes[stream] = labRoute{Ifindex: uint32(r.Port), Next: uint64(id) << 56}
+		routes[stream] = labRoute{Ifindex: uint32(r.Port), Next: uint64(id)<<56 | o.After[stream]}
 		copy(routes[stream].Macs[:6], r.To)
 		copy(routes[stream].Macs[6:], r.From)
 	}
+	s.after.Store(&o.After)
 	start := labProgress{At: uint32(o.Offset % s.packets)}
 	return errors.Join(s.order.Set(&order), s.routes.Set(&routes), s.state.Set(&start))
 }
@@ -235,10 +238,14 @@ func (s *sender) sent() Sent {
 	}
 	var routes [256]labRoute
 	s.routes.Get(&routes) //nolint:errcheck // fails for another type only
+	after := map[uint8]uint64{}
+	if a := s.after.Load(); a != nil {
+		after = *a
+	}
 	for stream, used := range s.streams {
 		if used {
 			next := routes[stream].Next
-			out.PerStream[uint8(next>>56)] = next & (1<<56 - 1)
+			out.PerStream[uint8(next>>56)] = next&(1<<56-1) - after[uint8(stream)]
 		}
 	}
 	return out

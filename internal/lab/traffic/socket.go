@@ -80,6 +80,9 @@ func (g *SocketGenerator) Run(ctx context.Context, o Order) (Sent, error) {
 	defer runtime.UnlockOSThread()
 	g.reset()
 	r := &socketRun{SocketGenerator: g, order: o.order(g.shape), routes: o.Routes, at: o.Offset % g.packets, clock: newClock()}
+	for stream, n := range o.After {
+		r.next[stream] = n
+	}
 	if r.batch = o.Batch; r.batch == 0 {
 		r.batch = Batch
 	}

@@ -8,8 +8,13 @@
 // done there. A guide is a test script:
 //
 //	<!-- ports: eth0 eth1 -->    the links the machine has
+//	<!-- no daemon -->           the commands run on a machine that is no router: those of the lab
 //	```yaml minne.yaml           writes the block to that file, which must be a valid configuration
 //	```console                   runs each line after "# ", in order, beside a running daemon
+//	```console long              commands that take long: only their flags are checked, by --help
+//
+// A command goes on in the next line after a backslash. A guide with neither ports
+// nor "no daemon" shows commands that are not run.
 //
 // What a command prints must be what the block shows: a line of "…" stands for
 // any lines, digits for any digits. A command followed by "exit N" in the block
@@ -41,15 +46,16 @@ func TestMain(m *testing.M) { testns.Main(m) }
 type block struct {
 	line int
 	kind string // "yaml", "console"
-	file string // of a yaml block
+	word string // after the kind: the file of a yaml block, "long"
 	text []string
 }
 
 // guide is what a Markdown file holds for the test.
 type guide struct {
-	path   string
-	ports  []string
-	blocks []block
+	path     string
+	ports    []string
+	noDaemon bool
+	blocks   []block
 }
 
 func TestGuides(t *testing.T) {
@@ -67,6 +73,8 @@ func TestGuides(t *testing.T) {
 }
 
 var portsLine = regexp.MustCompile(`^<!-- ports: (.*) -->$`)
+
+const noDaemonLine = "<!-- no daemon -->"
 
 // readGuide splits a Markdown file into its fenced blocks.
 func readGuide(t *testing.T, path string) guide {
@@ -91,8 +99,10 @@ func readGuide(t *testing.T, path string) guide {
 				open.kind = words[0]
 			}
 			if len(words) > 1 {
-				open.file = words[1]
+				open.word = words[1]
 			}
+		case line == noDaemonLine:
+			g.noDaemon = true
 		default:
 			if m := portsLine.FindStringSubmatch(line); m != nil {
 				g.ports = strings.Fields(m[1])
@@ -138,14 +148,14 @@ func run(t *testing.T, g guide, bin string) {
 			if _, err := config.Parse(at, []byte(strings.Join(b.text, "\n")+"\n")); err != nil {
 				t.Errorf("example is not a valid configuration:\n%v", err)
 			}
-			if b.file != "" {
-				write(t, filepath.Join(dir, b.file), b.text)
+			if b.word != "" {
+				write(t, filepath.Join(dir, b.word), b.text)
 			}
 		case "console":
-			if len(g.ports) == 0 {
+			if len(g.ports) == 0 && !g.noDaemon {
 				continue // commands of the machine, not of a router: ./dev demo and the like
 			}
-			if !daemon {
+			if !daemon && !g.noDaemon {
 				addPorts(t, g.ports)
 				startDaemon(t, bin, dir)
 				daemon = true
@@ -219,7 +229,7 @@ func environment(bin string) []string {
 // their owners and modes, for the time of one guide.
 func freshDirectories(t *testing.T) {
 	t.Helper()
-	for _, dir := range []string{"/etc/minne", "/var/lib/minne", "/run/minne", "/etc/frr", "/run/frr"} {
+	for _, dir := range []string{"/etc/minne", "/var/lib/minne", "/run/minne", "/run/netns", "/etc/frr", "/run/frr"} {
 		made := os.Mkdir(dir, 0o755) == nil
 		var s unix.Stat_t
 		if err := unix.Stat(dir, &s); err != nil {
@@ -248,12 +258,22 @@ func console(t *testing.T, at string, b block, bin, dir string) {
 		if !found {
 			t.Fatalf("%s: expected a command after \"# \", got %q", at, b.text[i])
 		}
+		for strings.HasSuffix(command, `\`) && i+1 < len(b.text) {
+			i++
+			command = strings.TrimSuffix(command, `\`) + strings.TrimSpace(b.text[i])
+		}
+		if b.word == "long" {
+			command += " --help"
+		}
 		end := i + 1
 		for end < len(b.text) && !strings.HasPrefix(b.text[end], "# ") {
 			end++
 		}
 		want := b.text[i+1 : end]
 		i = end
+		if b.word == "long" && len(want) > 0 {
+			t.Fatalf("%s: %s: it is not run, so it can't show what it prints", at, command)
+		}
 
 		code := 0
 		if n := len(want); n > 0 {

@@ -59,7 +59,7 @@ func (f *measureFlags) registerCards(c *cobra.Command) {
 	flags.StringVar(&f.cards.RightGateway, "rx-gateway", "", "`address` or MAC of the device's port at --rx")
 	flags.StringVar(&f.cards.LeftAddress, "tx-address", "", "`address/length` that the tester has at --tx meanwhile, to ask for the gateway and to answer it")
 	flags.StringVar(&f.cards.RightAddress, "rx-address", "", "`address/length` that the tester has at --rx meanwhile")
-	flags.BoolVar(&f.cards.Force, "force", false, "use ports that carry this computer's own default route or addresses")
+	flags.BoolVar(&f.cards.Force, "force", false, "use ports also when they carry this computer's default route or SSH session, or belong to a bridge or bond")
 }
 
 // registerReport adds the flags that say where figures go.

@@ -65,6 +65,9 @@ over, and tell how much time the device's buffers are worth.`,
 			r.register(c, "ndr")
 			c.Flags().IntVar(&o.Repeat, "repeat", 50, "`number` of searches; the standard asks for 50")
 			return func() ([]measure.Method, error) {
+				if r.quickly(c, "repeat") {
+					o.Repeat = 5
+				}
 				before, err := r.before()
 				return append(before, measure.BackToBack(o)), err
 			}
@@ -85,8 +88,11 @@ and what the tester itself adds to that (RFC 2544 section 26.2, RFC 8219).`,
 			c.Flags().DurationVar(&o.Duration, "duration", 6*time.Second, "`time` of a trial")
 			c.Flags().IntVar(&o.Repeat, "repeat", 20, "`number` of trials at each load; the standard asks for 20")
 			return func() ([]measure.Method, error) {
-				if r.quick {
-					o.Duration, o.Repeat = time.Second, 5
+				if r.quickly(c, "duration") {
+					o.Duration = time.Second
+				}
+				if r.quickly(c, "repeat") {
+					o.Repeat = 5
 				}
 				before, err := r.before()
 				return append(before, measure.Latency(o)), err
@@ -156,6 +162,9 @@ it was taken down and built anew (device-reset).`,
 			c.Flags().DurationVar(&reset.After, "after", 10*time.Second, "`time` of traffic after an event, longer than any outage")
 			c.Flags().IntVar(&over.Repeat, "repeat", 3, "`number` of times")
 			return func() ([]measure.Method, error) {
+				if r.quickly(c, "overload") {
+					over.For = 5 * time.Second
+				}
 				methods, err := r.before()
 				reset.Repeat = over.Repeat
 				for _, name := range names {

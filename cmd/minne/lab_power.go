@@ -29,6 +29,7 @@ listed by "minne lab energy"; where nothing does, only CPU time is measured.`,
 			e.add(c)
 			c.Flags().DurationVar(&each, "duration", 30*time.Second, "`time` at each load")
 			c.Flags().Float64SliceVar(&shares, "shares", shares, "`shares` of the throughput; 0 is idle")
+			c.Flags().Lookup("shares").DefValue = "0,0.1,0.5,1" // as it is typed, not as %f prints it
 			return func() ([]measure.Method, error) {
 				for _, s := range shares {
 					if s < 0 || s > 1 {
@@ -38,6 +39,9 @@ listed by "minne lab energy"; where nothing does, only CPU time is measured.`,
 				source, err := e.choose(energy.Find(os.DirFS("/")))
 				if err != nil {
 					return nil, err
+				}
+				if r.quickly(c, "duration") {
+					each = 5 * time.Second
 				}
 				before, err := r.before()
 				return append(before, measure.Power(source, shares, each)), err

@@ -78,6 +78,11 @@ func (g *goalFlags) register(c *cobra.Command, standard ...string) {
 	flags.BoolVar(&g.quick, "quick", false, "rougher goals, shorter trials and fewer repetitions")
 }
 
+// quickly tells whether --quick decides what a flag is: an explicit one goes first.
+func (g *goalFlags) quickly(c *cobra.Command, flag string) bool {
+	return g.quick && !c.Flags().Changed(flag)
+}
+
 // search is the method that the flags describe.
 func (g *goalFlags) search() ([]measure.Method, error) {
 	var goals []result.Goal

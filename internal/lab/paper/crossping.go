@@ -85,13 +85,15 @@ func (e *experiment) newTurns(t *measure.Target, a, b string) *turns {
 	return w
 }
 
-// rate returns the forwarding rate of one trial at the greatest load with one of the two.
+// rate returns the forwarding rate of one trial at the greatest load with one of the
+// two. No trial is repeated: what disturbs one disturbs its neighbours, too, and a
+// repetition would take them apart.
 func (w *turns) rate(ctx context.Context, which int, duration time.Duration) (float64, error) {
 	if err := w.target.Rig.Load(w.traffic[which]); err != nil {
 		return 0, err
 	}
 	trial.For(w.tester[which], "by turns")
-	r, err := w.tester[which].Try(ctx, trial.Load{Rate: w.target.MaxLoad, Duration: duration})
+	r, err := w.tester[which].Attempt(ctx, trial.Load{Rate: w.target.MaxLoad, Duration: duration})
 	return r.ForwardingRate(), err
 }
 
@@ -105,12 +107,12 @@ func (e *experiment) cross(ctx context.Context, d device.Spec, t *measure.Target
 	var alone, crossed, ratios, same []float64
 	var failed error
 	begun := time.Now()
-	for i := 0; i < e.pace.rounds && failed == nil; i++ {
+	for i := 0; i < e.pace.turns && failed == nil; i++ {
 		var left time.Duration
 		if i > 0 {
-			left = time.Since(begun) / time.Duration(i) * time.Duration(e.pace.rounds-i)
+			left = time.Since(begun) / time.Duration(i) * time.Duration(e.pace.turns-i)
 		}
-		e.session.Progress(fmt.Sprintf("round %d of %d", i+1, e.pace.rounds), left)
+		e.session.Progress(fmt.Sprintf("round %d of %d", i+1, e.pace.turns), left)
 		var rates [3]float64
 		for j, which := range []int{0, 1, 0} {
 			if rates[j], failed = w.rate(ctx, which, e.pace.turn); failed != nil {

@@ -162,7 +162,7 @@ func (e *experiment) compare(ctx context.Context, what string, a, b closedloop.S
 		Ratio: found.Ratio, SameSame: found.SameSame, Rounds: found.Rounds, Voided: found.Voided, Lost: found.Lost,
 	}
 	if a.Load != b.Load {
-		c.Traffic = what
+		c.Traffic = "loads as named"
 	}
 	c.Verdict = string(statistics.Judge(c.Ratio, c.SameSame))
 	e.session.Update(func(r *result.Result) { r.Comparisons = append(r.Comparisons, c) })

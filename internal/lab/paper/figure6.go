@@ -58,7 +58,7 @@ func figure6Rows() []result.PaperRow {
 
 func runFigure6(ctx context.Context, e *experiment) error {
 	var traffic []pattern.Pattern
-	for _, size := range appendixB {
+	for _, size := range e.pace.sizes {
 		traffic = append(traffic, words(fmt.Sprintf("one-flow bidirectional size=%d", size)))
 	}
 	for _, d := range routers {

@@ -15,15 +15,17 @@ import (
 type pace struct {
 	trial  time.Duration // of an open loop
 	repeat int           // trials to a figure
+	sizes  []int         // of figure6, bytes
 	warmUp time.Duration // before each traffic; less than 0 is none
-	rounds int           // of interleaved measurements
-	turn   time.Duration // of one side in a round of the open loop
+	rounds int           // of interleaved trials of the closed loop, which has trials of its own length
+	turns  int           // rounds of other interleaved trials
+	turn   time.Duration // how long one of these takes
 	soak   time.Duration // of one router
 }
 
 var (
-	fullPace  = pace{trial: 2 * time.Second, repeat: 7, warmUp: time.Second, rounds: 30, turn: 500 * time.Millisecond, soak: 24 * time.Hour}
-	quickPace = pace{trial: 400 * time.Millisecond, repeat: 2, warmUp: 200 * time.Millisecond, rounds: 8, turn: 200 * time.Millisecond, soak: 40 * time.Second}
+	fullPace  = pace{trial: 2 * time.Second, repeat: 7, sizes: appendixB, warmUp: time.Second, rounds: 30, turns: 60, turn: 500 * time.Millisecond, soak: 24 * time.Hour}
+	quickPace = pace{trial: 400 * time.Millisecond, repeat: 2, sizes: appendixB, warmUp: 200 * time.Millisecond, rounds: 8, turns: 16, turn: 200 * time.Millisecond, soak: 40 * time.Second}
 )
 
 // greatestRate measures what comes back when the tester offers all it can, as the

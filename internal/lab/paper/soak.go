@@ -18,7 +18,7 @@ import (
 const (
 	soakHours = "duration at full rate"
 	soakRate  = "rate forwarded"
-	soakDrift = "change of that rate per hour"
+	soakDrift = "change of that rate from beginning to end"
 	soakHangs = "intervals in which nothing was forwarded"
 )
 
@@ -69,7 +69,7 @@ func (e *experiment) soakOne(ctx context.Context, t *measure.Target) error {
 		e.soakRows(s)
 	}
 	found, err := method.Soak(ctx, t.Tester, method.SoakOptions{
-		Subject: t.Subject, Duration: e.pace.soak, Update: keep, Progress: t.Session.Progress,
+		Subject: t.Subject, Load: t.MaxLoad, Duration: e.pace.soak, Update: keep, Progress: t.Session.Progress,
 	})
 	if len(found.Series) > 0 {
 		keep(found)
@@ -94,5 +94,7 @@ func (e *experiment) soakRows(s result.Soak) {
 		e.missing(of(soaked, soakDrift), s.Verdict)
 		return
 	}
-	e.found(of(soaked, soakDrift), result.Interval{Median: 100 * s.Drift, Low: 100 * s.DriftLow, High: 100 * s.DriftHigh})
+	// Not per hour: of a run of minutes that would be a forecast.
+	percent := 100 * last.At.Hours()
+	e.found(of(soaked, soakDrift), result.Interval{Median: percent * s.Drift, Low: percent * s.DriftLow, High: percent * s.DriftHigh})
 }

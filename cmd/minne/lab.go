@@ -19,46 +19,62 @@ import (
 	"minne/internal/lab/closedloop"
 )
 
-// labCommands are the commands below "minne lab".
-var labCommands = []func(*app) *cobra.Command{
-	newLabCampusCommand,
-	newLabUpCommand,
-	newLabTopologiesCommand,
-	newLabExecCommand,
-	newLabDownCommand,
-	newLabDevicesCommand,
-	newLabPatternsCommand,
-	newLabThroughputCommand,
-	newLabLossCommand,
-	newLabBackToBackCommand,
-	newLabLatencyCommand,
-	newLabRecoveryCommand,
-	newLabSoakCommand,
-	newLabMRRCommand,
-	newLabPowerCommand,
-	newLabNICsCommand,
-	newLabShowCommand,
-	newLabKeygenCommand,
-	newLabSignCommand,
-	newLabVerifyCommand,
-	newLabCostCommand,
-	newLabCompareCommand,
-	newLabHeadlineCommand,
-	newLabEnergyCommand,
-	newLabMatrixCommand,
-	newLabPaperCommand,
+// labCommands are the commands below "minne lab", as its help groups them.
+var labCommands = []struct {
+	id, title string
+	commands  []func(*app) *cobra.Command
+}{
+	{"measure", "Measure:", []func(*app) *cobra.Command{
+		newLabCostCommand,
+		newLabCompareCommand,
+		newLabThroughputCommand,
+		newLabLossCommand,
+		newLabBackToBackCommand,
+		newLabLatencyCommand,
+		newLabRecoveryCommand,
+		newLabSoakCommand,
+		newLabMRRCommand,
+		newLabPowerCommand,
+		newLabEnergyCommand,
+		newLabMatrixCommand,
+		newLabNICsCommand,
+		newLabHeadlineCommand,
+		newLabPaperCommand,
+		newLabDevicesCommand,
+		newLabPatternsCommand,
+	}},
+	{"reports", "Show and share reports:", []func(*app) *cobra.Command{
+		newLabShowCommand,
+		newLabKeygenCommand,
+		newLabSignCommand,
+		newLabVerifyCommand,
+	}},
+	{"networks", "Build networks:", []func(*app) *cobra.Command{
+		newLabCampusCommand,
+		newLabUpCommand,
+		newLabTopologiesCommand,
+		newLabExecCommand,
+		newLabDownCommand,
+	}},
 }
 
 func newLabCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "lab",
-		Short: "Build networks in namespaces and send traffic through them",
-		Long: `Build networks out of network namespaces on this machine, run routers and traffic
-in them, and remove them again. Needs root, BIRD 2, FRR and iperf3; touches
-nothing outside its own namespaces.`,
+		Short: "Measure routers, and build networks in namespaces",
+		Long: `Measure how fast routers forward, what they lose, how long packets wait in them and
+what that costs; and build networks out of network namespaces on this machine.
+Needs root and touches nothing outside its own namespaces, but for the ports that
+--tx and --rx name. Some networks need BIRD 2 or FRR, "minne lab matrix" iperf3.
+To begin with: minne lab cost, then minne lab throughput kernel minne --quick`,
 	}
-	for _, command := range labCommands {
-		c.AddCommand(command(a))
+	for _, group := range labCommands {
+		c.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
+		for _, command := range group.commands {
+			sub := command(a)
+			sub.GroupID = group.id
+			c.AddCommand(sub)
+		}
 	}
 	return c
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"time"
 
 	"minne/internal/lab/ports"
@@ -31,6 +32,9 @@ const (
 
 // StartCards builds a rig of two ports. The caller closes it, which leaves the ports as they were.
 func StartCards(ctx context.Context, c Cards, s Setup) (*Rig, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("measuring through network ports needs programs in the kernel and changes the ports' settings, which only root may do: run this as root")
+	}
 	if c.Left == "" || c.Right == "" {
 		return nil, errors.New("two ports are needed: give both --tx and --rx")
 	}

@@ -112,13 +112,31 @@ func (p Plan) target(ctx context.Context, s *session.Session, c *cable, rig *ope
 	t.Tester = trial.NewEngine(rig, trial.Options{Record: s.Record, WarmUp: p.WarmUp, MaxLoad: t.MaxLoad, Traffic: t.what(), Device: rig.Name()})
 	defer t.noteDisturbed()
 	s.Update(func(r *result.Result) { r.Tester.MaxRate = max(r.Tester.MaxRate, limit) })
+	withdraw := figures(s)
 	for _, m := range p.Methods {
 		s.Step("%s: %s, %s", rig.Name(), t.what(), m.Name)
-		if err := m.Run(ctx, t); err != nil {
+		err := m.Run(ctx, t)
+		if wrong := (*trial.WrongError)(nil); errors.As(err, &wrong) {
+			withdraw()
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", m.Name, err)
 		}
 	}
 	return nil
+}
+
+// figures notes which figures there are. What it returns takes later ones away again, those of
+// a device that turned out to forward wrongly; the trials behind them stay.
+func figures(s *session.Session) (withdraw func()) {
+	var before result.Result
+	s.Update(func(r *result.Result) { before = *r })
+	return func() {
+		s.Update(func(r *result.Result) {
+			r.Throughput, r.Loss, r.BackToBack, r.Latency = before.Throughput, before.Loss, before.BackToBack, before.Latency
+			r.Recovery, r.Soak, r.MRR, r.Energy = before.Recovery, before.Soak, before.MRR, before.Energy
+		})
+	}
 }
 
 // what names the traffic for people.

@@ -32,7 +32,7 @@ var crossPing = Preset{
 	Name:      "cross-ping",
 	Short:     "what a second flow pair costs: 1–2 %",
 	Source:    "The Linux router, section \"Bandwidth Measurement\", third configuration (LRP 2.9.8 on Pentiums of 133 to 733 MHz, Linux 2.2, 100 Mbit/s)",
-	QuickTime: "1 min", Time: "3 min",
+	QuickTime: "1 min", Time: "4 min",
 	Comparable: "the loss in percent: the router's bandwidth with two flow pairs against that with one, on the same router in the same minute. " +
 		"It is measured only if it exceeds the noise that stands beside it.",
 	Not: "the bandwidth, which in the article was that of 100 Mbit/s Ethernet or of a Pentium, of transfers between hosts at either end. There the second pair had ports of its own " +
@@ -131,7 +131,7 @@ func (e *experiment) cross(ctx context.Context, d device.Spec, t *measure.Target
 	}
 	c.RateA, c.RateB, c.Rounds = statistics.Median(alone), statistics.Median(crossed), len(ratios)
 	c.Ratio, c.SameSame = statistics.Interval(ratios), statistics.Interval(same)
-	c.Verdict = string(statistics.Judge(c.Ratio, c.SameSame))
+	c.Verdict = verdict(c)
 	e.session.Update(func(r *result.Result) { r.Comparisons = append(r.Comparisons, c) })
 	e.found(of(d, pairBits), scaled(alone, megabits(c.MeanSize-fcs)))
 	e.found(of(d, crossedBy), lossOf(c.Ratio))

@@ -5,6 +5,9 @@ package paper
 import (
 	"strings"
 	"testing"
+
+	"minne/internal/lab/result"
+	"minne/internal/lab/statistics"
 )
 
 // printed are the figures as the papers print them, typed from their texts and not
@@ -158,4 +161,14 @@ func TestLossOfARatio(t *testing.T) {
 		return
 	}
 	t.Errorf("a ratio of 0.98 (0.97 to 1.01) is a loss of %+v %%, expected 2 (-1 to 3)", got)
+}
+
+func TestVerdictNeedsRounds(t *testing.T) {
+	c := result.Comparison{Ratio: interval(0.9, 0.89, 0.91), SameSame: interval(1, 0.99, 1.01), Rounds: 2}
+	if got := verdict(c); !strings.Contains(got, "too few rounds") {
+		t.Errorf("of two rounds: %q", got)
+	}
+	if c.Rounds = 8; verdict(c) != string(statistics.Slower) {
+		t.Errorf("of eight: %q", verdict(c))
+	}
 }

@@ -313,7 +313,7 @@ func (e *experiment) grow(ctx context.Context, p *parallel, name string, traffic
 	}
 	g.RateA, g.RateB, g.Rounds = statistics.Median(one), statistics.Median(all), len(ratios)
 	g.Ratio, g.SameSame = statistics.Interval(ratios), statistics.Interval(same)
-	g.Verdict = string(statistics.Judge(g.Ratio, g.SameSame))
+	g.Verdict = verdict(g.Comparison)
 	e.session.Update(func(r *result.Result) { r.Comparisons = append(r.Comparisons, g.Comparison) })
 	return g, err
 }

@@ -192,6 +192,16 @@ func scaled(rates []float64, factor float64) result.Interval {
 	return statistics.Interval(out)
 }
 
+// verdict judges a comparison, if it has rounds enough for that: of fewer the
+// interval is too narrow (see statistics.Interval).
+func verdict(c result.Comparison) string {
+	const least = 6
+	if c.Rounds < least {
+		return fmt.Sprintf("too few rounds to tell: %d, expected %d or more", c.Rounds, least)
+	}
+	return string(statistics.Judge(c.Ratio, c.SameSame))
+}
+
 // Factors from frames per second.
 const (
 	toKilo = 1e-3

@@ -28,7 +28,7 @@ var transmit = Preset{
 	Name:      "tx",
 	Short:     "sending alone: 10 Mpps of 64 B, 25.8 Gbit/s of 1500 B on 4 ports",
 	Source:    "Open Source Router @ 10g, slides \"TX performance\" (four 10 Gbit/s interfaces, two dual-core Opteron 2222)",
-	QuickTime: "20 s", Time: "1 min",
+	QuickTime: "30 s", Time: "2 min",
 	Comparable: "how the rate grows from one sender to several, if the slides' four ports, which had equal shares, would each have sent as much alone; that the slides don't say.",
 	Not: "the rates as such: pktgen wrote frames once and had cards fetch them from memory, over a bus that was the limit; the lab's generator writes the headers of every frame anew, with its number and checksum, and " +
 		"gives it to a veth port, which has no bus and no line rate. \"All processors\" sends, receives and counts on each of them, so that is less than sending alone. Sizes count the FCS here; the slides don't say.",

@@ -135,3 +135,28 @@ func TestProcessorsAreSharedOut(t *testing.T) {
 		}
 	}
 }
+
+func TestOnlyWhatTheMachineExplainsIsExcused(t *testing.T) {
+	before := held{waited: time.Second, preempted: 5, stolen: 20 * time.Millisecond}
+	woken, preempted, stolen := before, before, before
+	woken.waited += 50 * time.Millisecond
+	preempted.waited, preempted.preempted = before.waited+3*time.Millisecond, 6
+	stolen.stolen += 10 * time.Millisecond
+	for _, c := range []struct {
+		now     held
+		lost    uint64
+		excused bool
+	}{
+		{before, 10, false},
+		{woken, 10, false}, // waking up takes the device's own time
+		{preempted, 0, false},
+		{preempted, 300, true}, // 3 ms at 100,000 frames/s
+		{preempted, 301, false},
+		{stolen, 1000, true},
+		{stolen, 1001, false},
+	} {
+		if got := excuse(c.lost, 100_000, c.now.since(before)); (got != "") != c.excused {
+			t.Errorf("%+v since %+v, %d lost: %q", c.now, before, c.lost, got)
+		}
+	}
+}

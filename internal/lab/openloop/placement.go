@@ -95,26 +95,26 @@ const first = -20
 
 // thread gives each of a port's receive queues a kernel thread, in turn on the
 // processors. Queues must be in use already: the port has an XDP program or GRO.
-func thread(ctx context.Context, node *lab.Running, port string, cpus ...int) error {
+func thread(ctx context.Context, node *lab.Running, port string, cpus ...int) (pids []int, err error) {
 	// The setting is a file of sysfs, which shows the namespace in which it was
 	// mounted: "ip netns exec" mounts it anew.
 	if _, err := node.Run(ctx, "ip", "netns", "exec", node.Namespace, "sh", "-c", "echo 1 > /sys/class/net/"+port+"/threaded"); err != nil {
-		return fmt.Errorf("give %s a receive thread (kernel 5.12 or later has them): %w", port, err)
+		return nil, fmt.Errorf("give %s a receive thread (kernel 5.12 or later has them): %w", port, err)
 	}
 	index, _, err := node.Port(port)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	pids, err := receiveThreads(node, port, index, len(cpus))
+	pids, err = receiveThreads(node, port, index, len(cpus))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i, pid := range pids {
 		if err := pin(pid, cpus[i%len(cpus)]); err != nil {
-			return fmt.Errorf("receive thread of %s: %w", port, err)
+			return nil, fmt.Errorf("receive thread of %s: %w", port, err)
 		}
 	}
-	return nil
+	return pids, nil
 }
 
 // pin ties a thread to a processor and lets it go before others.

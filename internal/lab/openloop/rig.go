@@ -36,7 +36,8 @@ type Rig struct {
 	replay     bool // frames of a capture, which carry no stamps
 	ownTime    bool // … at its own pace
 	place      placement
-	both       bool // directions
+	threads    []int // pids of the device's receive threads
+	both       bool  // directions
 	timed      bool
 	hops       int // by which the device lowers the TTL
 	macBytes   int // of the destination MAC that are the same in all frames that arrive
@@ -237,6 +238,7 @@ func (r *Rig) stations(i int) (out []device.Station) {
 // holdDevice ties the device's receive threads to its processor. It is asked
 // before every trial, because a router that reloads its program gets new threads.
 func (r *Rig) holdDevice(ctx context.Context, l *lab.Lab) error {
+	r.threads = nil
 	tester := l.Node("tester")
 	for _, s := range r.sides {
 		at := []int{r.place.sink}
@@ -245,7 +247,7 @@ func (r *Rig) holdDevice(ctx context.Context, l *lab.Lab) error {
 		} else if r.place.sink < 0 {
 			continue
 		}
-		if err := thread(ctx, tester, s.name, at...); err != nil {
+		if _, err := thread(ctx, tester, s.name, at...); err != nil {
 			return err
 		}
 	}
@@ -253,9 +255,11 @@ func (r *Rig) holdDevice(ctx context.Context, l *lab.Lab) error {
 		return nil
 	}
 	for _, port := range []string{inPort, outPort} {
-		if err := thread(ctx, r.device.Node(), port, r.place.device...); err != nil {
+		pids, err := thread(ctx, r.device.Node(), port, r.place.device...)
+		if err != nil {
 			return err
 		}
+		r.threads = append(r.threads, pids...)
 	}
 	return nil
 }

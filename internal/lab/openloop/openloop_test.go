@@ -137,10 +137,10 @@ func TestProcessorsAreSharedOut(t *testing.T) {
 }
 
 func TestOnlyWhatTheMachineExplainsIsExcused(t *testing.T) {
-	before := held{waited: time.Second, preempted: 5, stolen: 20 * time.Millisecond}
+	before := held{waited: time.Second, woken: 5, stolen: 20 * time.Millisecond}
 	woken, preempted, stolen := before, before, before
-	woken.waited += 50 * time.Millisecond
-	preempted.waited, preempted.preempted = before.waited+3*time.Millisecond, 6
+	woken.waited, woken.woken = before.waited+5*time.Millisecond, before.woken+500
+	preempted.waited += 3 * time.Millisecond
 	stolen.stolen += 10 * time.Millisecond
 	for _, c := range []struct {
 		now     held

@@ -14,9 +14,9 @@ import (
 // other processes on its processors, and other tenants of the hypervisor. A frame
 // that is lost meanwhile says something of the machine and nothing of the device.
 type held struct {
-	waited    time.Duration // its receive threads were ready and did not run
-	preempted uint64        // times they were taken off a processor
-	stolen    time.Duration // of its processors, in steps of 10 ms
+	waited time.Duration // its receive threads were ready and did not run
+	woken  uint64        // times they had slept before
+	stolen time.Duration // of its processors, in steps of 10 ms
 }
 
 // deviceHeld reads the counters; what the kernel doesn't tell is 0.
@@ -26,9 +26,9 @@ func (r *Rig) deviceHeld() (h held) {
 		if f := strings.Fields(text(proc + "schedstat")); len(f) > 1 { // time on a CPU, time in its queue, both ns
 			h.waited += time.Duration(number(f[1]))
 		}
-		_, after, _ := strings.Cut(text(proc+"status"), "nonvoluntary_ctxt_switches:")
+		_, after, _ := strings.Cut(text(proc+"status"), "\nvoluntary_ctxt_switches:")
 		if f := strings.Fields(after); len(f) > 0 {
-			h.preempted += number(f[0])
+			h.woken += number(f[0])
 		}
 	}
 	stat := text("/proc/stat")
@@ -51,13 +51,14 @@ func number(s string) uint64 {
 	return n
 }
 
-// since returns what has been added since an earlier reading. Waiting without
-// having been preempted is the time it takes to wake up, which is the device's own.
-func (h held) since(before held) (total time.Duration) {
-	if h.preempted > before.preempted {
-		total = h.waited - before.waited
-	}
-	return max(0, total) + h.stolen - before.stolen
+// wakeUp is how long a thread may wait for an idle processor to begin with it: that
+// is the device's own time.
+const wakeUp = 10 * time.Microsecond
+
+// since returns what has been added since an earlier reading.
+func (h held) since(before held) time.Duration {
+	waited := h.waited - before.waited - wakeUp*time.Duration(h.woken-before.woken)
+	return max(0, waited) + h.stolen - before.stolen
 }
 
 // excuse says why a loss of frames that were sent at a rate is not the device's; empty

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// Measures and checks the packet classifier inside the kernel, without packets:
+// one run of a program judges thousands of keys from an array. The bench programs
+// time them; the check programs write every verdict down.
+//
+// Only internal/fastpath/classbench loads this. It may use bpf_loop, unlike the
+// programs that forward.
+
+#include "classify.h"
+
+// Keys and answers; a power of two.
+#define KEYS (1 << 16)
+
+// One run: written by user space before it, and by the program at its end.
+struct run {
+	__u32 first;     // first key; the following ones are taken round the array
+	__u32 count;     // lookups, at most 1 << 23
+	__u32 dependent; // 1: every key depends on the verdict before
+	__u32 zero;      // 0, which only the loader knows
+	__u64 ns;        // result: time of all lookups
+	__u64 sum;       // result: of the verdicts
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct run);
+} run SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(key_size, 4);
+	__uint(value_size, KEYS * sizeof(struct classify_key));
+	__uint(max_entries, 1);
+} keys SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(key_size, 4);
+	__uint(value_size, KEYS * 4);
+	__uint(max_entries, 1);
+} answers SEC(".maps");
+
+// What a loop carries from one lookup to the next.
+struct walk {
+	const struct classify_key *keys;
+	__u32 *answers;
+	struct run *run; // its sum is kept there, where the verifier does not follow it
+};
+
+static __always_inline void key_of(struct walk *w, __u32 i, struct classify_key *k)
+{
+	*k = w->keys[(w->run->first + i) & (KEYS - 1)];
+	if (w->run->dependent) {
+		__u64 nothing = w->run->sum & w->run->zero;
+
+		k->src[0] ^= nothing;
+		k->dst[0] ^= nothing;
+		k->dport ^= nothing;
+	}
+}
+
+static long time_loop(__u32 i, struct walk *w)
+{
+	struct classify_key k;
+
+	key_of(w, i, &k);
+	w->run->sum += k.src[0] ^ k.dst[0] ^ k.dport ^ k.sport;
+	return 0;
+}
+
+static long time4(__u32 i, struct walk *w)
+{
+	struct classify_key k;
+
+	key_of(w, i, &k);
+	w->run->sum += classify(&k, 0);
+	return 0;
+}
+
+static long time6(__u32 i, struct walk *w)
+{
+	struct classify_key k;
+
+	key_of(w, i, &k);
+	w->run->sum += classify(&k, 1);
+	return 0;
+}
+
+static long answer(__u32 i, struct walk *w)
+{
+	__u32 at = i & (KEYS - 1);
+	struct classify_key k = w->keys[at];
+
+	w->answers[at] = k.ipv6 ? classify(&k, 1) : classify(&k, 0);
+	return 0;
+}
+
+#define PROGRAM(name, step)                                                      \
+	SEC("xdp") int name(struct xdp_md *ctx)                                  \
+	{                                                                        \
+		__u32 zero = 0;                                                  \
+		struct run *r = bpf_map_lookup_elem(&run, &zero);                \
+		struct classify_key *k = bpf_map_lookup_elem(&keys, &zero);      \
+		__u32 *out = bpf_map_lookup_elem(&answers, &zero);               \
+                                                                                 \
+		if (!r || !k || !out)                                            \
+			return XDP_ABORTED;                                      \
+                                                                                 \
+		struct walk w = { .keys = k, .answers = out, .run = r };         \
+		r->sum = 0;                                                      \
+		__u64 before = bpf_ktime_get_ns();                               \
+                                                                                 \
+		bpf_loop(r->count, step, &w, 0);                                 \
+		r->ns = bpf_ktime_get_ns() - before;                             \
+		return XDP_PASS;                                                 \
+	}
+
+PROGRAM(bench_loop, time_loop)
+PROGRAM(bench4, time4)
+PROGRAM(bench6, time6)
+PROGRAM(check, answer)
+
+char _license[] SEC("license") = "Dual BSD/GPL";

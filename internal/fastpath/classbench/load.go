@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package classbench
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"minne/internal/fastpath/classify"
+)
+
+// keyCount is how many keys there are, KEYS of bpf/classbench.bpf.c.
+const keyCount = 1 << 16
+
+// run mirrors struct run of bpf/classbench.bpf.c.
+type run struct {
+	first, count, dependent, zero uint32
+	ns, sum                       uint64
+}
+
+// bed is one load of the programs with the memory they share.
+type bed struct {
+	objs    *ebpf.Collection
+	memory  [][]byte
+	run     *run
+	keys    []classify.Key
+	answers []uint32
+	policy  *classify.Shared
+}
+
+// newBed loads the programs with room for policies of a capacity.
+func newBed(c classify.Capacity) (*bed, error) {
+	spec, err := loadClassbench()
+	if err != nil {
+		return nil, err
+	}
+	l := classify.LayoutOf(c)
+	spec.Maps[classify.ImageMap].ValueSize = l.ImageBytes()
+	for name, v := range l.Constants() {
+		if err := spec.Variables[name].Set(v); err != nil {
+			return nil, fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	objs, err := ebpf.NewCollection(spec)
+	if err != nil {
+		return nil, fmt.Errorf("load the classifier programs (root is needed): %w", err)
+	}
+	b := &bed{objs: objs}
+	memory := map[string][]byte{}
+	for _, name := range []string{"run", "keys", "answers", classify.ImageMap, classify.ActiveMap} {
+		if memory[name], err = mapMemory(objs.Maps[name]); err != nil {
+			b.close()
+			return nil, err
+		}
+		b.memory = append(b.memory, memory[name])
+	}
+	b.run = &view[run](memory["run"], 1)[0]
+	b.keys = view[classify.Key](memory["keys"], keyCount)
+	b.answers = view[uint32](memory["answers"], keyCount)
+	if b.policy, err = l.Open(memory[classify.ImageMap], memory[classify.ActiveMap], grace); err != nil {
+		b.close()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *bed) close() {
+	for _, m := range b.memory {
+		_ = unix.Munmap(m)
+	}
+	b.objs.Close()
+}
+
+func mapMemory(m *ebpf.Map) ([]byte, error) {
+	page := os.Getpagesize()
+	entry := (int(m.ValueSize()) + 7) &^ 7
+	size := (entry*int(m.MaxEntries()) + page - 1) / page * page
+	b, err := unix.Mmap(m.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map the memory of %v: %w", m, err)
+	}
+	return b, nil
+}
+
+// view lays n values over mapped memory.
+func view[T any](b []byte, n int) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
+}
+
+// membarrierGlobal is MEMBARRIER_CMD_GLOBAL of include/uapi/linux/membarrier.h.
+const membarrierGlobal = 1
+
+// grace returns when every program that was running has ended.
+func grace() { _, _, _ = unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0) }
+
+// frame is what a program runs on; it looks at none of it.
+var frame [64]byte
+
+const xdpPass = 2
+
+func (b *bed) call(program string) error {
+	code, err := b.objs.Programs[program].Run(&ebpf.RunOptions{Data: frame[:]})
+	if err != nil {
+		return fmt.Errorf("run %s: %w", program, err)
+	}
+	if code != xdpPass {
+		return fmt.Errorf("run %s: it returned %d", program, code)
+	}
+	return nil
+}
+
+// time returns the nanoseconds for each of count rounds of a program from key number first on.
+func (b *bed) time(program string, first, count uint32, dependent bool) (float64, error) {
+	*b.run = run{first: first, count: count}
+	if dependent {
+		b.run.dependent = 1
+	}
+	if err := b.call(program); err != nil {
+		return 0, err
+	}
+	if b.run.ns == 0 {
+		return 0, errors.New("a run took no time")
+	}
+	return float64(b.run.ns) / float64(count), nil
+}
+
+// check judges the first count keys and leaves the verdicts in answers.
+func (b *bed) check(count int) error {
+	*b.run = run{count: uint32(count)}
+	return b.call("check")
+}

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package classify
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// Structure is how the rules of a family are spread over graphs.
+type Structure uint8
+
+// The structures.
+const (
+	// Auto is CrossProduct when that takes no more than autoBytes, else Split.
+	Auto Structure = iota
+	// CrossProduct is one graph: destination, source, transport.
+	CrossProduct
+	// Split is three graphs, asked for the same packet: rules for few sources in one that begins
+	// with the source, rules for few destinations in one that begins with that, and rules that
+	// are wide in both in one that begins with the transport. The first rule of the three wins.
+	Split
+)
+
+// autoBytes is what the graphs of a family in one piece may take to be chosen.
+const autoBytes = 512 << 10
+
+// Options of a compilation.
+type Options struct {
+	None      uint32 // verdict of packets that no rule matches
+	Structure Structure
+	Limit     int // bytes; 0 for what Full holds
+}
+
+// Bounds. A policy beyond them is refused; the kernel can still filter by it.
+const (
+	MaxRules   = 65535
+	smallBytes = 2 << 20
+	fullBytes  = 32 << 20
+)
+
+// Words of the header, CLASSIFY_ in bpf/classify.h.
+const (
+	headSourcePort = 0 // descriptors of the ports' trees
+	headPort       = 1
+	headKinds      = 2 // places, in words
+	headFirst      = 3
+	headSecond     = 4 // of 16-bit entries
+	headVerdicts   = 5
+	headFamily     = 8 // and one more for IPv6
+	familyWords    = 8
+
+	familySource      = 0 // descriptors of the addresses' trees
+	familyDestination = 1
+	familyZones       = 2 // place of four words for each zone pair: three graphs
+	familyDeep        = 3 // places of the descriptors of second words, IPv6
+	familyDeepTo      = 4
+
+	headWords = headFamily + 2*familyWords
+)
+
+// Stats tell what a compilation came to.
+type Stats struct {
+	Rules            int
+	Bytes            int
+	TransportClasses int
+	Families         [2]FamilyStats // IPv4, IPv6
+}
+
+// FamilyStats is the part of one family.
+type FamilyStats struct {
+	Rules              int
+	Structure          string
+	SourceClasses      int
+	DestinationClasses int
+	TreeBytes          int // of the addresses' trees
+	GraphBytes         int
+}
+
+// Tables are rules, compiled.
+type Tables struct {
+	words []uint32
+	stats Stats
+}
+
+// Stats of the tables.
+func (t *Tables) Stats() Stats { return t.stats }
+
+// Compile turns rules into tables. It refuses, and says why, rules that are not well formed and
+// policies that would need more memory or time than the bounds allow.
+func Compile(rules []Rule, o Options) (*Tables, error) {
+	if len(rules) > MaxRules {
+		return nil, fmt.Errorf("classify: %d rules, expected up to %d", len(rules), MaxRules)
+	}
+	for i := range rules {
+		if err := rules[i].check(i); err != nil {
+			return nil, fmt.Errorf("classify: %w", err)
+		}
+	}
+	if o.Limit == 0 {
+		o.Limit = fullBytes
+	}
+	c := &compiler{rules: rules, options: o, image: &image{limit: o.Limit / 4}}
+	if err := c.run(); err != nil {
+		return nil, fmt.Errorf("classify: %d rules: %w", len(rules), err)
+	}
+	c.stats.Rules, c.stats.Bytes = len(rules), 4*len(c.image.words)
+	return &Tables{c.image.words, c.stats}, nil
+}
+
+type compiler struct {
+	rules   []Rule
+	options Options
+	image   *image
+	above   *transportClasses
+	set     []int // of transports, by rule
+	stats   Stats
+}
+
+func (c *compiler) run() error {
+	if _, err := c.image.take(headWords, 1); err != nil {
+		return err
+	}
+	var sets transportSets
+	for i := range c.rules {
+		c.set = append(c.set, sets.add(&c.rules[i]))
+	}
+	var err error
+	if c.above, err = sets.classes(); err != nil {
+		return err
+	}
+	if err := c.writeTransports(); err != nil {
+		return err
+	}
+	for family := range 2 {
+		if err := c.family(family); err != nil {
+			return err
+		}
+	}
+	return c.writeVerdicts()
+}
+
+// put writes values of 32 bits and notes their place in a word of the header.
+func (c *compiler) put(head int, values []uint32) error {
+	at, err := c.image.take(len(values), unitWords)
+	if err != nil {
+		return err
+	}
+	copy(c.image.words[at:], values)
+	c.image.words[head] = uint32(at)
+	return nil
+}
+
+func (c *compiler) writeTransports() error {
+	t := c.above
+	c.stats.TransportClasses = t.count
+	for head, spans := range map[int][]span{headSourcePort: t.source, headPort: t.destination} {
+		desc, err := c.image.tree(spans, 0, 0)
+		if err != nil {
+			return err
+		}
+		c.image.words[head] = desc
+	}
+	if err := c.put(headKinds, t.kind[:]); err != nil {
+		return err
+	}
+	if err := c.put(headFirst, t.first); err != nil {
+		return err
+	}
+	second := make([]uint32, (len(t.second)+1)/2)
+	for i := range second {
+		second[i] = pair16(t.second[2*i], t.second[min(2*i+1, len(t.second)-1)])
+	}
+	return c.put(headSecond, second)
+}
+
+// writeVerdicts puts the verdict of no rule in front of those of the rules.
+func (c *compiler) writeVerdicts() error {
+	verdicts := []uint32{c.options.None}
+	for i := range c.rules {
+		verdicts = append(verdicts, c.rules[i].Verdict)
+	}
+	return c.put(headVerdicts, verdicts)
+}
+
+// family compiles the addresses and graphs of one family: 0 is IPv4, 1 IPv6.
+func (c *compiler) family(family int) error {
+	b := &builder{image: c.image, nodes: map[string]uint32{}, tables: map[string]uint32{}}
+	head := headFamily + family*familyWords
+	stats := &c.stats.Families[family]
+	var sets [2]addressSets
+	var numbers [][2]int
+	for i := range c.rules {
+		n, ok := c.inFamily(&sets, i, family)
+		if !ok {
+			continue
+		}
+		b.rules = append(b.rules, classed{rule: uint32(i)})
+		numbers = append(numbers, n)
+	}
+	stats.Rules = len(b.rules)
+	before := len(c.image.words)
+	for d := range sets {
+		classes := sets[d].classes()
+		if classes.count > maxClasses {
+			return fmt.Errorf("the rules' addresses fall into %d classes, expected up to %d", classes.count, maxClasses)
+		}
+		b.counts[d] = classes.count
+		for i, n := range numbers {
+			if n[d] != everywhere {
+				b.rules[i].runs[d] = classes.sets[n[d]]
+			}
+		}
+		if err := c.writeAddresses(head, d, classes.runs); err != nil {
+			return err
+		}
+	}
+	stats.SourceClasses, stats.DestinationClasses = b.counts[source], b.counts[destination]
+	stats.TreeBytes = 4 * (len(c.image.words) - before)
+	b.counts[transports] = c.above.count
+	for i := range b.rules {
+		runs := c.above.sets[c.set[b.rules[i].rule]]
+		if len(runs) != 1 || runs[0] != (run{0, uint32(c.above.count - 1)}) {
+			b.rules[i].runs[transports] = runs
+		}
+	}
+	return c.writeGraphs(b, head, stats)
+}
+
+func (c *compiler) writeAddresses(head, d int, runs []classRun) error {
+	var deep []uint32
+	desc, err := c.image.addressTree(runs, &deep)
+	if err != nil {
+		return err
+	}
+	c.image.words[head+d] = desc
+	return c.put(head+familyDeep+d, deep)
+}
+
+// inFamily returns a rule's address sets; ok is false when it can match no packet of the family.
+func (c *compiler) inFamily(sets *[2]addressSets, i, family int) (n [2]int, ok bool) {
+	r := &c.rules[i]
+	if r.Family != 0 && r.Family>>family&1 == 0 || c.above.sets[c.set[i]] == nil {
+		return n, false
+	}
+	var lists [2][]netip.Prefix
+	for d, list := range [][]netip.Prefix{r.Source, r.Destination} {
+		for _, p := range list {
+			if p.Addr().Is6() == (family == 1) {
+				lists[d] = append(lists[d], p)
+			}
+		}
+		if len(list) > 0 && len(lists[d]) == 0 {
+			return n, false
+		}
+	}
+	for d, list := range lists {
+		n[d] = everywhere
+		if len(list) > 0 {
+			n[d] = sets[d].add(list)
+		}
+	}
+	return n, true
+}
+
+// writeGraphs makes the graphs of each set of zone pairs that have the same rules.
+func (c *compiler) writeGraphs(b *builder, head int, stats *FamilyStats) error {
+	before, work := len(c.image.words), b.work
+	structure := c.options.Structure
+	one := structure
+	if one == Auto {
+		one = CrossProduct
+		c.image.limit = min(c.image.limit, before+autoBytes/4)
+	}
+	zones, err := c.zones(b, one)
+	c.image.limit = c.options.Limit / 4
+	if structure == Auto && err != nil {
+		one = Split
+		c.image.words = c.image.words[:before]
+		clear(c.image.words[before:cap(c.image.words)])
+		clear(b.nodes)
+		clear(b.tables)
+		b.work = work
+		zones, err = c.zones(b, one)
+	}
+	if err != nil {
+		return err
+	}
+	stats.Structure = [...]string{CrossProduct: "cross-product", Split: "split"}[one]
+	stats.GraphBytes = 4 * (len(c.image.words) - before)
+	return c.put(head+familyZones, zones)
+}
+
+func (c *compiler) zones(b *builder, s Structure) ([]uint32, error) {
+	out := make([]uint32, 0, 4*256)
+	known := map[string][]uint32{}
+	for zone := range 256 {
+		rules := c.inZone(b, uint8(zone))
+		key := nodeKey(&order{}, 0, rules)
+		refs, ok := known[key]
+		if !ok {
+			for _, g := range b.spread(rules, s) {
+				ref, err := b.graph(&g.order, 0, g.rules)
+				if err != nil {
+					return nil, err
+				}
+				refs = append(refs, ref)
+			}
+			for len(refs) < 4 {
+				refs = append(refs, noRule)
+			}
+			known[key] = refs
+		}
+		out = append(out, refs...)
+	}
+	return out, nil
+}
+
+func (c *compiler) inZone(b *builder, zone uint8) (rules []uint32) {
+	for i := range b.rules {
+		if zones := c.rules[b.rules[i].rule].Zones; len(zones) == 0 || slices.Contains(zones, zone) {
+			rules = append(rules, uint32(i))
+		}
+	}
+	return rules
+}
+
+// graphRules is one graph and its rules.
+type graphRules struct {
+	order order
+	rules []uint32
+}
+
+// spread sorts rules into graphs.
+func (b *builder) spread(rules []uint32, s Structure) []graphRules {
+	byDestination := graphRules{order: order{destination, source, transports}}
+	if s == CrossProduct {
+		byDestination.rules = rules
+		return []graphRules{byDestination}
+	}
+	bySource := graphRules{order: order{source, destination, transports}}
+	byTransport := graphRules{order: order{transports, destination, source}}
+	for _, r := range rules {
+		from, to := b.width(r, source), b.width(r, destination)
+		wide := func(d dimension, n int) bool { return n > max(16, b.counts[d]/16) }
+		switch {
+		case wide(source, from) && wide(destination, to):
+			byTransport.rules = append(byTransport.rules, r)
+		case wide(destination, to) || to > 4*from:
+			bySource.rules = append(bySource.rules, r)
+		default:
+			byDestination.rules = append(byDestination.rules, r)
+		}
+	}
+	return []graphRules{byDestination, bySource, byTransport}
+}
+
+// width is how many classes of a dimension a rule takes.
+func (b *builder) width(rule uint32, d dimension) int {
+	if b.rules[rule].runs[d] == nil {
+		return b.counts[d]
+	}
+	n := 0
+	for _, one := range b.rules[rule].runs[d] {
+		n += int(one.last-one.first) + 1
+	}
+	return n
+}
+
+// split64 and pair16 lay values into words as the CPU reads them.
+func split64(v uint64) (words [2]uint32) {
+	var b [8]byte
+	binary.NativeEndian.PutUint64(b[:], v)
+	words[0], words[1] = binary.NativeEndian.Uint32(b[:]), binary.NativeEndian.Uint32(b[4:])
+	return words
+}
+
+func pair16(first, second uint32) uint32 {
+	var b [4]byte
+	binary.NativeEndian.PutUint16(b[:], uint16(first))
+	binary.NativeEndian.PutUint16(b[2:], uint16(second))
+	return binary.NativeEndian.Uint32(b[:])
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package classify
+
+import "encoding/binary"
+
+// Lookup returns the verdict on a packet. It is the algorithm of bpf/classify.h, step by step.
+func (t *Tables) Lookup(k *Key) uint32 {
+	w := t.words
+	head := w[headFamily:]
+	if k.IPv6 {
+		head = w[headFamily+familyWords:]
+	}
+	classes := uint64(t.address(head, source, k.Source)) |
+		uint64(t.address(head, destination, k.Destination))<<16 |
+		uint64(t.transport(k))<<32
+	zone := head[familyZones] + 4*uint32(k.Zone)
+	first := uint32(noRule)
+	for _, ref := range w[zone : zone+3] {
+		first = min(first, t.walk(ref, classes))
+	}
+	return w[w[headVerdicts]+(first+1)&noRule]
+}
+
+func (t *Tables) address(head []uint32, d dimension, a [2]uint64) uint32 {
+	class := t.range64(head[d], a[0])
+	if class&deepValue != 0 {
+		class = t.range64(t.words[head[familyDeep+int(d)]+class&maxClasses], a[1])
+	}
+	return class
+}
+
+func (t *Tables) transport(k *Key) uint32 {
+	w := t.words
+	from := t.range64(w[headSourcePort], uint64(k.SourcePort)<<48)
+	to := t.range64(w[headPort], uint64(k.DestinationPort)<<48)
+	pair := w[w[headFirst]+w[w[headKinds]+uint32(k.Kind)]+from]
+	return t.half(w[headSecond], pair+to)
+}
+
+// half is entry i of an array of 16-bit values at a place.
+func (t *Tables) half(at, i uint32) uint32 {
+	var b [4]byte
+	binary.NativeEndian.PutUint32(b[:], t.words[at+i/2])
+	return uint32(binary.NativeEndian.Uint16(b[2*(i&1):]))
+}
+
+// range64 finds the value of a word in a tree.
+func (t *Tables) range64(desc uint32, key uint64) uint32 {
+	for range maxStages {
+		if desc>>30 != kindStage>>30 {
+			break
+		}
+		width := desc >> 24 & 31
+		desc = t.words[desc&0xffffff*unitWords+uint32(key>>(64-width))]
+		key <<= width
+	}
+	if desc>>30 != kindLeaf>>30 {
+		return desc & 0xffff
+	}
+	at := desc & 0xffffff * unitWords
+	behind := uint32(0)
+	for i := range uint32(leafStarts) {
+		if t.word64(at+2*i) > key>>1 {
+			behind++
+		}
+	}
+	return t.half(at+2*leafStarts, behind)
+}
+
+func (t *Tables) word64(at uint32) uint64 {
+	var b [8]byte
+	binary.NativeEndian.PutUint32(b[:], t.words[at])
+	binary.NativeEndian.PutUint32(b[4:], t.words[at+1])
+	return binary.NativeEndian.Uint64(b[:])
+}
+
+// walk follows references to a rule.
+func (t *Tables) walk(ref uint32, classes uint64) uint32 {
+	for range maxSteps {
+		class := uint32(uint16(classes >> (ref >> 24 & 0x30)))
+		at := ref & refPlace
+		switch ref >> 30 << 30 {
+		case refTable:
+			ref = t.words[at+class]
+		case refRuns:
+			behind := uint32(0)
+			for i := range uint32(runStarts) {
+				if t.half(at, i) > class {
+					behind++
+				}
+			}
+			ref = t.words[at+4+behind]
+		default:
+			return ref
+		}
+	}
+	return ref
+}

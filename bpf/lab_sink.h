@@ -2,7 +2,8 @@
 //
 // The sink: takes the lab's frames out of what arrives, checks and counts them.
 // Everything else is counted as other and passed on, or taken as well when a
-// replay is to be counted.
+// replay is to be counted; but what only stations of one link say to each other
+// (ARP, neighbour discovery, link-local multicast) is nobody's load and not counted.
 //
 // Counters are per CPU, for a port may have many queues: user space adds them up.
 #pragma once
@@ -31,8 +32,7 @@ struct arrival {
 	__u64 bad_header;
 	__u64 bad_mac;
 	__u64 bad_length;
-	__u64 last_seen; // ns; 0 unless the stream is timed
-	__u64 longest_silence;
+	__u64 longest_silence; // ns, before an arrival at this CPU; 0 unless the stream is timed
 	struct sequence sequence;
 };
 
@@ -42,6 +42,8 @@ struct others {
 };
 
 struct expectation expectations[ROUTES];
+// When a stream's last frame came, at whichever CPU; 0 before the first. ns
+__u64 last_seen[ROUTES];
 __u32 take_others; // drop IP packets that are not the lab's, but for neighbour discovery
 
 struct {
@@ -74,6 +76,7 @@ struct seen {
 	__u8 ttl;
 	__u8 header_wrong; // version, header checksum, or lengths
 	__u8 discovery;	   // neighbour or router discovery
+	__u8 local;	   // to stations of this link alone
 };
 
 // read_upper reads the header at s->upper, of a message whose length the IP header gives.
@@ -113,6 +116,7 @@ static __always_inline int read4(struct seen *s, void *data, void *end)
 	s->header_wrong = ip->version != 4 || fold(sum) != 0xffff;
 	s->ttl = ip->ttl;
 	s->pseudo = (__u64)ip->saddr + ip->daddr;
+	s->local = bpf_ntohl(ip->daddr) >> 8 == 0xe00000; // 224.0.0.0/24 (RFC 5771 4)
 	s->upper = ip + 1;
 	return read_upper(s, end, ip->protocol, bpf_ntohs(ip->tot_len) - (__u32)sizeof(*ip));
 }
@@ -126,11 +130,13 @@ static __always_inline int read6(struct seen *s, void *data, void *end)
 	s->header_wrong = ip->version != 6;
 	s->ttl = ip->hop_limit;
 	s->pseudo = sum32(&ip->saddr, 8);
+	s->local = ip->daddr.s6_addr[0] == 0xff && (ip->daddr.s6_addr[1] & 15) == 2; // RFC 4291 2.7
 	s->upper = ip + 1;
 	if (ip->nexthdr == IPPROTO_ICMPV6) {
 		__u8 *type = s->upper;
 
 		s->discovery = (void *)(type + 1) <= end && *type >= 133 && *type <= 137; // RFC 4861 4
+		s->local |= s->discovery;
 		return -1;
 	}
 	return read_upper(s, end, ip->nexthdr, bpf_ntohs(ip->payload_len));
@@ -143,22 +149,35 @@ static __always_inline int other_mac(const struct ethhdr *eth, const struct expe
 	return ((got[0] ^ want[0]) & mask[0]) | ((got[1] ^ want[1]) & mask[1]) | ((got[2] ^ want[2]) & mask[2]);
 }
 
-static __always_inline void clock_in(struct arrival *a, __u32 slot, const struct stamp *stamp)
+#define SOON 1000 // ns
+
+// clock_in enters latency and silence. CPUs share the time of the last arrival; to spare
+// them the fight for it, one that came less than SOON before stands for the next ones too.
+static __always_inline void clock_in(struct arrival *a, __u32 slot, __u8 stream, const struct stamp *stamp)
 {
 	__u64 now = bpf_ktime_get_ns(), sent = (__u64)bpf_ntohl(stamp->sent[0]) << 32 | bpf_ntohl(stamp->sent[1]);
 	struct latencies *l = bpf_map_lookup_elem(&latencies, &slot);
+	__u64 before = last_seen[stream];
 
 	if (l)
 		l->counts[bucket_of(now > sent ? now - sent : 0) & (BUCKETS - 1)]++;
-	if (a->last_seen && now - a->last_seen > a->longest_silence)
-		a->longest_silence = now - a->last_seen;
-	a->last_seen = now;
+	if (now < before + SOON)
+		return;
+	if (before && now - before > a->longest_silence)
+		a->longest_silence = now - before;
+	last_seen[stream] = now;
 }
 
 // damaged tells whether the transport checksum is wrong or missing.
 static __always_inline int damaged(struct xdp_md *ctx, const struct seen *s, __u32 at)
 {
 	return !s->checksum || fold(s->pseudo + (__u32)sum_packet(ctx, at)) != 0xffff;
+}
+
+// pass_other lets a frame go that is not the lab's, or takes it where others are taken too.
+static __always_inline int pass_other(int take)
+{
+	return take && take_others ? XDP_DROP : XDP_PASS;
 }
 
 static __always_inline int count_other(struct xdp_md *ctx, int take)
@@ -174,7 +193,7 @@ static __always_inline int count_other(struct xdp_md *ctx, int take)
 
 		bpf_map_update_elem(&others, &port, &first, BPF_ANY);
 	}
-	return take && take_others ? XDP_DROP : XDP_PASS;
+	return pass_other(take);
 }
 
 SEC("xdp")
@@ -192,12 +211,12 @@ int sink(struct xdp_md *ctx)
 		return XDP_PASS;
 	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
 		if (read4(&s, data, end))
-			return count_other(ctx, 1);
+			return s.local ? pass_other(1) : count_other(ctx, 1);
 	} else if (eth->h_proto == bpf_htons(ETH_P_IPV6)) {
 		if (read6(&s, data, end))
-			return count_other(ctx, !s.discovery);
+			return s.local ? pass_other(!s.discovery) : count_other(ctx, 1);
 	} else {
-		return count_other(ctx, 0);
+		return eth->h_proto == bpf_htons(ETH_P_ARP) ? XDP_PASS : count_other(ctx, 0);
 	}
 	number = (__u64)bpf_ntohl(s.stamp->sequence[0]) << 32 | bpf_ntohl(s.stamp->sequence[1]);
 	e = &expectations[number >> STREAM_SHIFT];
@@ -216,7 +235,7 @@ int sink(struct xdp_md *ctx)
 	if (e->checks & CHECK_UPPER && !s.header_wrong)
 		a->corrupted += damaged(ctx, &s, s.upper - data);
 	if (e->checks & CHECK_TIME)
-		clock_in(a, e->latency, s.stamp);
+		clock_in(a, e->latency, number >> STREAM_SHIFT, s.stamp);
 	if (file(&a->sequence, number & ((1ULL << STREAM_SHIFT) - 1)))
 		a->bytes += end - data;
 	return XDP_DROP;

@@ -155,6 +155,9 @@ func (r *recorder) add(at uint64, frame []byte, wire uint32) error {
 	case len(frame) > greatest:
 		r.skip(fmt.Sprintf("longer than %d bytes", greatest))
 		return nil
+	case ofOneLink(frame):
+		r.skip("from station to station of one link, which is not forwarded (ARP, neighbour discovery, link-local multicast)")
+		return nil
 	case len(r.Frames) == traffic.MaxReplay:
 		r.More = true
 		return errFull
@@ -175,6 +178,32 @@ func (r *recorder) add(at uint64, frame []byte, wire uint32) error {
 	}
 	r.Frames = append(r.Frames, f)
 	return nil
+}
+
+// Ethernet types of what stations of a link say to each other.
+const (
+	typeIPv4 = 0x0800
+	typeARP  = 0x0806
+	typeIPv6 = 0x86dd
+	icmpv6   = 58
+)
+
+// ofOneLink tells frames that stay on one link. The sink does not count them, for devices send
+// such frames of their own.
+func ofOneLink(frame []byte) bool {
+	switch ip := frame[14:]; binary.BigEndian.Uint16(frame[12:]) {
+	case typeARP:
+		return true
+	case typeIPv4:
+		return len(ip) >= 20 && ip[16] == 224 && ip[17] == 0 && ip[18] == 0 // 224.0.0.0/24 (RFC 5771 section 4)
+	case typeIPv6:
+		if len(ip) < 40 {
+			return false
+		}
+		discovery := ip[6] == icmpv6 && len(ip) > 40 && ip[40] >= 133 && ip[40] <= 137 // RFC 4861 section 4
+		return discovery || ip[24] == 0xff && ip[25]&15 == 2                           // RFC 4291 section 2.7
+	}
+	return false
 }
 
 // readPcap reads the classic format (draft-ietf-opsawg-pcap).

@@ -238,3 +238,38 @@ func FuzzReadCapture(f *testing.F) {
 		}
 	})
 }
+
+func TestFramesOfOneLinkAreLeftOut(t *testing.T) {
+	inside := func(kind uint16, at map[int]byte) []byte {
+		b := binary.BigEndian.AppendUint16(make([]byte, 12), kind)
+		b = append(b, make([]byte, 60)...)
+		for i, value := range at {
+			b[14+i] = value
+		}
+		return b
+	}
+	for _, c := range []struct {
+		name  string
+		frame []byte
+		want  bool
+	}{
+		{"ARP", inside(0x0806, nil), true},
+		{"unicast", inside(0x0800, map[int]byte{16: 198, 17: 51}), false},
+		{"OSPF hello to 224.0.0.5", inside(0x0800, map[int]byte{9: 89, 16: 224, 19: 5}), true},
+		{"multicast 224.1.0.5", inside(0x0800, map[int]byte{16: 224, 17: 1, 19: 5}), false},
+		{"neighbour solicitation to a unicast address", inside(0x86dd, map[int]byte{6: 58, 24: 0x20, 40: 135}), true},
+		{"ICMPv6 echo", inside(0x86dd, map[int]byte{6: 58, 24: 0x20, 40: 128}), false},
+		{"listener report to ff02::16", inside(0x86dd, map[int]byte{24: 0xff, 25: 2, 39: 0x16}), true},
+		{"multicast ff0e::1", inside(0x86dd, map[int]byte{24: 0xff, 25: 0xe, 39: 1}), false},
+		{"short IPv6", inside(0x86dd, map[int]byte{24: 0xff, 25: 2})[:40], false},
+		{"no IP", inside(0x88cc, nil), false},
+	} {
+		r := &recorder{Capture: Capture{Skipped: map[string]int{}}}
+		if err := r.add(0, c.frame, uint32(len(c.frame))); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(r.Skipped) == 1 && len(r.Frames) == 0; got != c.want {
+			t.Errorf("%s: left out %v, expected %v", c.name, got, c.want)
+		}
+	}
+}

@@ -55,7 +55,7 @@ type Arrived struct {
 	BadMAC    uint64              `json:"bad_mac"`
 	BadLength uint64              `json:"bad_length"` // another frame length than expected
 	Latency   histogram.Histogram `json:"latency"`    // of timed streams
-	// Of timed streams. Where several CPUs receive, the least of theirs, which the true one does not exceed.
+	// Of timed streams: the longest time between two arrivals, whichever CPUs they came to; exact to 1 µs.
 	LongestSilence time.Duration `json:"longest_silence_ns"`
 }
 
@@ -76,10 +76,7 @@ func (a *Arrived) add(c *labArrival) {
 	if c.Received == 0 {
 		return
 	}
-	silence := time.Duration(c.LongestSilence)
-	if a.Received == 0 || silence < a.LongestSilence {
-		a.LongestSilence = silence
-	}
+	a.LongestSilence = max(a.LongestSilence, time.Duration(c.LongestSilence))
 	a.Received += c.Received - c.Sequence.Duplicated
 	a.Bytes += c.Bytes
 	a.Duplicated += c.Sequence.Duplicated

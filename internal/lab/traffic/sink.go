@@ -42,6 +42,7 @@ type sinkObjects struct {
 	Latencies    *ebpf.Map      `ebpf:"latencies"`
 	Others       *ebpf.Map      `ebpf:"others"`
 	Expectations *ebpf.Variable `ebpf:"expectations"`
+	LastSeen     *ebpf.Variable `ebpf:"last_seen"`
 	TakeOthers   *ebpf.Variable `ebpf:"take_others"`
 }
 
@@ -142,7 +143,7 @@ func (s *Sink) ExpectStreams(streams map[uint8]Expect) error {
 			timed--
 			where.latency = timed
 		}
-		if err := s.clear(where); err != nil {
+		if err := s.clear(id, where); err != nil {
 			return err
 		}
 		s.expected[id] = where
@@ -177,7 +178,7 @@ func (s *Sink) Expect(stream int, e Expect) error {
 	if err := s.objs.Expectations.Get(&expectations); err != nil {
 		return fmt.Errorf("packet sink: %w", err)
 	}
-	if err := s.clear(where); err != nil {
+	if err := s.clear(uint8(stream), where); err != nil {
 		return err
 	}
 	s.expected[uint8(stream)] = where
@@ -186,8 +187,15 @@ func (s *Sink) Expect(stream int, e Expect) error {
 }
 
 // clear sets the counters of a stream to 0.
-func (s *Sink) clear(w slot) error {
-	err := s.objs.Arrivals.Put(uint32(w.arrival), make([]labArrival, ebpf.MustPossibleCPU()))
+func (s *Sink) clear(stream uint8, w slot) error {
+	var seen [256]uint64
+	err := s.objs.LastSeen.Get(&seen)
+	seen[stream] = 0
+	err = errors.Join(err, s.objs.LastSeen.Set(&seen))
+	if err != nil {
+		return fmt.Errorf("packet sink: clear the time of the last arrival: %w", err)
+	}
+	err = s.objs.Arrivals.Put(uint32(w.arrival), make([]labArrival, ebpf.MustPossibleCPU()))
 	if err == nil && w.timed {
 		err = s.objs.Latencies.Put(uint32(w.latency), make([]labLatencies, ebpf.MustPossibleCPU()))
 	}
@@ -252,7 +260,9 @@ func (s *Sink) arrived(stream uint8) (Arrived, error) {
 // the program's buckets are those of the histogram.
 var _ [histogram.Buckets]uint64 = labLatencies{}.Counts
 
-// Other is what arrived on a port without being of an expected stream.
+// Other is what arrived on a port without being of an expected stream. What stations of a link say
+// to each other alone is not among it: ARP, neighbour discovery, and link-local multicast such as
+// listener reports and routing protocols' hellos.
 type Other struct {
 	Frames uint64 `json:"frames"`
 	Bytes  uint64 `json:"bytes"` // without FCS

@@ -57,8 +57,8 @@ func (f *measureFlags) registerCards(c *cobra.Command) {
 	flags.StringVar(&f.cards.Right, "rx", "", "… and the `port` that receives (both send when the traffic is bidirectional)")
 	flags.StringVar(&f.cards.LeftGateway, "tx-gateway", "", "`address` or MAC of the device's port at --tx; without gateways the device is a bridge or a cable")
 	flags.StringVar(&f.cards.RightGateway, "rx-gateway", "", "`address` or MAC of the device's port at --rx")
-	flags.StringVar(&f.cards.LeftAddress, "tx-address", "", "`address/length` that the tester has at --tx meanwhile, to ask for the gateway and to answer it")
-	flags.StringVar(&f.cards.RightAddress, "rx-address", "", "`address/length` that the tester has at --rx meanwhile")
+	flags.StringSliceVar(&f.cards.LeftAddress, "tx-address", nil, "`addresses` with their lengths that the tester has at --tx meanwhile, to ask for the gateway and to answer it")
+	flags.StringSliceVar(&f.cards.RightAddress, "rx-address", nil, "`addresses` that the tester has at --rx meanwhile")
 	flags.BoolVar(&f.cards.Force, "force", false, "use ports also when they carry this computer's default route or SSH session, or belong to a bridge or bond")
 }
 

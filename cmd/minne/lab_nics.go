@@ -55,7 +55,7 @@ addresses as --tx-address and --rx-address, and the router's as --tx-gateway and
 		if g.quick {
 			loss.Duration, latency.Duration, latency.Repeat = time.Second, time.Second, 3
 		}
-		p.Methods = append(search, measure.Loss(loss), measure.Latency(latency))
+		p.Methods = append(search, measure.Loss(loss), measure.Optional(measure.Latency(latency)))
 		return f.measure(c.Context(), a, "A device between two network cards", "nics", p)
 	}
 	return c

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"minne/internal/lab/device"
+	"minne/internal/lab/histogram"
 	"minne/internal/lab/openloop"
 	"minne/internal/lab/pattern"
 	"minne/internal/lab/session"
@@ -18,6 +19,7 @@ type cable struct {
 	plan    Plan
 	session *session.Session
 	rig     *openloop.Rig
+	delays  histogram.Histogram // of the traffic that was asked for last
 }
 
 // tester returns the tester alone with this traffic, or nil where it can't be
@@ -37,7 +39,12 @@ func (c *cable) tester(ctx context.Context, traffic pattern.Pattern) (trial.Test
 		return nil, err
 	}
 	c.rig.Timed(true)
-	return trial.NewEngine(c.rig, trial.Options{Record: c.session.Record, Traffic: traffic.String(), Device: "cable"}), nil
+	c.delays.Reset()
+	record := func(r trial.Result) {
+		c.delays.Add(&r.Latency)
+		c.session.Record(r)
+	}
+	return trial.NewEngine(c.rig, trial.Options{Record: record, Traffic: traffic.String(), Device: "cable"}), nil
 }
 
 func (c *cable) close() {

@@ -61,7 +61,7 @@ func (p Plan) Run(ctx context.Context, s *session.Session) error {
 	}
 	for _, d := range devices {
 		if err := p.device(ctx, s, c, d); err != nil {
-			return fmt.Errorf("%s: %w", d, err)
+			return err
 		}
 	}
 	return nil
@@ -81,7 +81,7 @@ func (p Plan) device(ctx context.Context, s *session.Session, c *cable, d device
 	}
 	for _, traffic := range p.Traffic {
 		if err := p.target(ctx, s, c, rig, traffic); err != nil {
-			return fmt.Errorf("%s: %w", traffic, err)
+			return fmt.Errorf("%s, %s: %w", d, traffic, err)
 		}
 	}
 	return nil

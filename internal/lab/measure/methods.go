@@ -60,10 +60,27 @@ func Latency(o method.LatencyOptions) Method {
 			t.Session.Update(func(r *result.Result) {
 				r.Latency = append(r.Latency, found)
 				r.Tester.BiasNS = found.BiasNS
+				if alone != nil {
+					r.Tester.BiasNS99 = float64(t.cable.delays.Quantile(0.99))
+				}
 			})
 		}
 		return err
 	}}
+}
+
+// Optional passes over a method for which nothing is known to measure at, and says so in the report.
+func Optional(m Method) Method {
+	run := m.Run
+	m.Run = func(ctx context.Context, t *Target) error {
+		err := run(ctx, t)
+		if errors.Is(err, errNoRate) {
+			t.Session.Note(fmt.Sprintf("%s, %s: no %s: %v.", t.Subject.Device, t.what(), m.Name, err))
+			return nil
+		}
+		return err
+	}
+	return m
 }
 
 // Overload measures how long the device takes to recover from too much load.

@@ -18,10 +18,10 @@ import (
 // Cards are two network ports of this computer with a device between them that
 // nothing is known of: any router, with no program of the lab on it.
 type Cards struct {
-	Left, Right               string // names of the ports
-	LeftGateway, RightGateway string // the device's MAC or address on each side; both empty for a bridge or a cable
-	LeftAddress, RightAddress string // addresses that the tester has meanwhile and answers for; empty for none
-	Force                     bool   // also when the computer needs the port for something else
+	Left, Right               string   // names of the ports
+	LeftGateway, RightGateway string   // the device's MAC or address on each side; both empty for a bridge or a cable
+	LeftAddress, RightAddress []string // that the tester has meanwhile and answers for, with their lengths
+	Force                     bool     // also when the computer needs the port for something else
 }
 
 // Times at real ports.
@@ -100,15 +100,14 @@ func (r *Rig) buildCards(ctx context.Context, c Cards, s Setup) error {
 
 // gateways finds out where frames are sent.
 func (r *Rig) gateways(ctx context.Context, c Cards) error {
-	for i, address := range []string{c.LeftAddress, c.RightAddress} {
-		if address == "" {
-			continue
+	for i, addresses := range [][]string{c.LeftAddress, c.RightAddress} {
+		for _, address := range addresses {
+			remove, err := addAddress(r.sides[i].index, address)
+			if err != nil {
+				return fmt.Errorf("port %s: %w", r.sides[i].name, err)
+			}
+			r.closers = append(r.closers, remove)
 		}
-		remove, err := addAddress(r.sides[i].index, address)
-		if err != nil {
-			return fmt.Errorf("port %s: %w", r.sides[i].name, err)
-		}
-		r.closers = append(r.closers, remove)
 	}
 	if c.LeftGateway == "" {
 		for i := range r.sides {

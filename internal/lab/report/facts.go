@@ -130,7 +130,7 @@ func testerFacts(t result.Tester) (l factList) {
 		l.add("Sends at most", "%s", packetRate(t.MaxRate))
 	}
 	if t.BiasNS > 0 {
-		l.add("Latency of the tester alone", "%s median, %s at 99 %%", nanoseconds(t.BiasNS), nanoseconds(t.BiasNS99))
+		l.add("Latency of the tester alone", "%s", joined(nanoseconds(t.BiasNS)+" median", at99(t.BiasNS99)))
 	}
 	if t.LineRate > 0 {
 		l.add("Line rate", "%s", bitRate(t.LineRate))
@@ -168,4 +168,12 @@ func delay(d time.Duration) string {
 		return none
 	}
 	return elapsed(d)
+}
+
+// at99 is empty when the figure is not known.
+func at99(ns float64) string {
+	if ns == 0 {
+		return ""
+	}
+	return nanoseconds(ns) + " at 99 %"
 }

@@ -47,8 +47,10 @@ func WriteTables(w io.Writer, r *result.Result) error {
 			p.linef("  %s", n)
 		}
 	}
-	p.line("")
-	p.linef("%d trials; their counters are in trials.csv and result.json", len(r.Trials))
+	if len(r.Trials) > 0 {
+		p.line("")
+		p.linef("%d trials; their counters are in trials.csv and result.json", len(r.Trials))
+	}
 	return p.err
 }
 

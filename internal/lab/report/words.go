@@ -100,7 +100,10 @@ func burstInWords(b result.BackToBack) string {
 }
 
 func recoveryInWords(m result.Recovery) string {
-	return fmt.Sprintf("%s stops forwarding for %s (%s).", m.Device, elapsed(m.Outage), m.Event)
+	if m.Outage == 0 {
+		return fmt.Sprintf("%s does not stop forwarding (%s, by %s).", m.Device, m.Event, m.Method)
+	}
+	return fmt.Sprintf("%s stops forwarding for %s (%s, by %s).", m.Device, elapsed(m.Outage), m.Event, m.Method)
 }
 
 func soakInWords(m result.Soak) string {
@@ -184,7 +187,11 @@ func Doubts(r *result.Result) (out []string) {
 	if r.Partial != "" {
 		out = append(out, "This report is partial: "+r.Partial+".")
 	}
-	if n, reasons := voided(r.Trials); n > 0 {
+	n, reasons := voided(r.Trials)
+	if n > len(r.Trials)/2 {
+		out = append(out, "The machine took its processors away in most trials: the figures of loads and losses say more about it than about the devices. Measure again when nothing else runs.")
+	}
+	if n > 0 {
 		out = append(out, fmt.Sprintf("Void trials, which do not count: %d of %d: %s.", n, len(r.Trials), strings.Join(reasons, "; ")))
 	}
 	if r.Machine.Steal > noisySteal {

@@ -179,22 +179,15 @@ var devicePorts, testerPorts = [2]string{"in", "out"}, [2]string{"left", "right"
 func (b *bench) observed(t *testing.T, load trial.Load) (s seen) {
 	t.Helper()
 	watches := [2]*capture{watch(t, b.node, devicePorts[0]), watch(t, b.node, devicePorts[1])}
-	var before [2][2]counters
-	read := func(into *[2][2]counters) {
-		for i := range devicePorts {
-			into[0][i], _ = count(t, b.node.Namespace, devicePorts[i])
-			into[1][i], _ = count(t, testerOf(b.node), testerPorts[i])
-		}
-	}
-	read(&before)
+	device, tester := count(t, b.node.Namespace), count(t, testerOf(b.node))
 	var err error
 	if s.result, err = b.rig.Attempt(t.Context(), load); err != nil {
 		t.Fatal(err)
 	}
-	var after [2][2]counters
-	read(&after)
+	deviceNow, testerNow := count(t, b.node.Namespace), count(t, testerOf(b.node))
 	for i := range devicePorts {
-		s.toDevice[i], s.toTester[i] = after[0][i].since(before[0][i]), after[1][i].since(before[1][i])
+		s.toDevice[i] = deviceNow[devicePorts[i]].since(device[devicePorts[i]])
+		s.toTester[i] = testerNow[testerPorts[i]].since(tester[testerPorts[i]])
 		s.files[i], s.captured[i] = watches[i].file, watches[i].end(t, int(s.result.Sent))
 	}
 	return s

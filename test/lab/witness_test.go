@@ -150,24 +150,25 @@ func (c counters) since(before counters) counters {
 	return counters{c.Packets - before.Packets, c.Bytes - before.Bytes, c.Dropped - before.Dropped, c.Errors - before.Errors}
 }
 
-// count asks ip for the counters of a port in a named namespace, or in the test's own.
-func count(t *testing.T, namespace, port string) (received, transmitted counters) {
+// count asks ip what the ports of a namespace have received.
+func count(t *testing.T, namespace string) map[string]counters {
 	t.Helper()
-	args := []string{"-j", "-s", "link", "show", "dev", port}
-	if namespace != "" {
-		args = append([]string{"-n", namespace}, args...)
-	}
-	out, err := exec.Command("ip", args...).Output()
+	out, err := exec.Command("ip", "-n", namespace, "-j", "-s", "link", "show").Output()
 	if err != nil {
-		t.Fatalf("ip %s: %v", strings.Join(args, " "), err)
+		t.Fatalf("ip -n %s link show: %v", namespace, err)
 	}
 	var links []struct {
-		Stats64 struct{ RX, TX counters }
+		Name    string `json:"ifname"`
+		Stats64 struct{ RX counters }
 	}
-	if err := json.Unmarshal(out, &links); err != nil || len(links) != 1 {
-		t.Fatalf("ip %s: %d links, %v", strings.Join(args, " "), len(links), err)
+	if err := json.Unmarshal(out, &links); err != nil {
+		t.Fatalf("ip -n %s link show: %v", namespace, err)
 	}
-	return links[0].Stats64.RX, links[0].Stats64.TX
+	received := map[string]counters{}
+	for _, l := range links {
+		received[l.Name] = l.Stats64.RX
+	}
+	return received
 }
 
 // eventually waits until something is so, for a time that no machine should need.

@@ -77,28 +77,34 @@ const volatile __u32 classify_mask = CLASSIFY_WORDS - 1; // words in a buffer, m
 #define CLASSIFY_HEAD_FIRST 3
 #define CLASSIFY_HEAD_SECOND 4
 #define CLASSIFY_HEAD_VERDICTS 5
-#define CLASSIFY_HEAD_FAMILY 8
-#define CLASSIFY_FAMILY_WORDS 8
+#define CLASSIFY_HEAD_FAMILY 16
+#define CLASSIFY_FAMILY_WORDS 16
 
 #define CLASSIFY_FAMILY_SRC 0
-#define CLASSIFY_FAMILY_DST 1
-#define CLASSIFY_FAMILY_ZONES 2
-#define CLASSIFY_FAMILY_DEEP 3
+#define CLASSIFY_FAMILY_DST 5
+#define CLASSIFY_FAMILY_ZONES 10
 
-// Descriptors of trees: kind, width of a stage, place in units of 64 bytes.
-#define CLASSIFY_KIND(d) ((d) >> 30)
-#define CLASSIFY_LEAF 1
-#define CLASSIFY_STAGE 2
-#define CLASSIFY_UNIT(d) (((d) & 0xffffff) << 4)
-#define CLASSIFY_STAGES 13
+#define CLASSIFY_FIELD_DESC 0
+#define CLASSIFY_FIELD_STAGES 1
+#define CLASSIFY_FIELD_DEEP 2
+#define CLASSIFY_FIELD_DEEP_STAGES 3
+
+// Descriptors of trees: kind, width of a stage, place in units of 16 bytes; or a class, or the
+// number of a tree of second words.
+#define CLASSIFY_LEAF (1U << 30)
+#define CLASSIFY_STAGE (2U << 30)
+#define CLASSIFY_STAGES 17
 #define CLASSIFY_DEEP 0x8000
 
 // References of graphs: kind, dimension, place in words; or a rule's number.
 #define CLASSIFY_TABLE 1
 #define CLASSIFY_RUNS 2
-#define CLASSIFY_PLACE(r) ((r) & 0xfffffff)
 #define CLASSIFY_NO_RULE 0x3fffffff
 #define CLASSIFY_STEPS 15
+
+// A value in each of four lanes of 16 bits, of which values use 15.
+#define CLASSIFY_LANES 0x0001000100010001ULL
+#define CLASSIFY_TOPS 0x8000800080008000ULL
 
 // classify_opaque hides a value from the compiler, which would make a branch of a selection by
 // arithmetic; no predictor wins that one (as fib_opaque).
@@ -108,115 +114,157 @@ static __always_inline __u64 classify_opaque(__u64 v)
 	return v;
 }
 
+// A buffer, and its words minus 1.
+struct classify_buffer {
+	const char *at;
+	__u64 mask;
+};
+
 // classify_at is the address of a word of the buffer.
-static __always_inline const __u32 *classify_at(const char *buffer, __u32 word)
+static __always_inline const __u32 *classify_at(struct classify_buffer b, __u64 word)
 {
-	return (const __u32 *)(buffer + ((__u64)(word & classify_mask) << 2));
+	return (const __u32 *)(b.at + ((word & b.mask) << 2));
+}
+
+// classify_half is a 16-bit entry of the buffer.
+static __always_inline __u64 classify_half(struct classify_buffer b, __u64 entry)
+{
+	return *(const __u16 *)(b.at + ((entry & (b.mask << 1 | 1)) << 1));
 }
 
 // classify_leaf is the value of the last of up to seven ranges that does not start behind the key.
-// The starts have 63 bits: the sign of a difference is its bit 63.
-static __always_inline __u32 classify_leaf(const char *buffer, __u32 desc, __u64 key)
+// Starts and key have 63 bits: the sign of a difference is its bit 63.
+static __always_inline __u64 classify_leaf(struct classify_buffer b, __u64 word, __u64 key)
 {
-	const __u64 *starts = (const __u64 *)classify_at(buffer, CLASSIFY_UNIT(desc));
+	const __u64 *starts = (const __u64 *)classify_at(b, word);
 	__u64 behind = 0;
 
-	key >>= 1;
 	for (int i = 0; i < 6; i++)
 		behind += classify_opaque(key - starts[i]) >> 63;
 	return ((const __u16 *)(starts + 6))[behind & 7];
 }
 
 // classify_tree finds the class of a left-aligned key.
-static __always_inline __u32 classify_tree(const char *buffer, __u32 desc, __u64 key)
+static __always_inline __u64 classify_tree(struct classify_buffer b, __u32 root, __u32 stages, __u64 key)
 {
-	for (int i = 0; i < CLASSIFY_STAGES && CLASSIFY_KIND(desc) == CLASSIFY_STAGE; i++) {
-		__u32 width = desc >> 24 & 31;
+	__u64 desc = root;
 
-		desc = *classify_at(buffer, CLASSIFY_UNIT(desc) + (__u32)(key >> (64 - width)));
+	for (int i = 0; i < CLASSIFY_STAGES && desc >= CLASSIFY_STAGE; i++) {
+		__u64 width = desc >> 24 & 31;
+
+		desc = *classify_at(b, ((desc & 0xffffff) << 2) + (key >> (64 - width)));
 		key <<= width;
 	}
-	if (CLASSIFY_KIND(desc) == CLASSIFY_LEAF)
-		return classify_leaf(buffer, desc, key);
-	return desc & 0xffff;
+	if (desc < CLASSIFY_LEAF)
+		return desc & 0xffff;
+	return classify_leaf(b, (desc & 0xffffff) << 2, key >> 1);
 }
 
-static __always_inline __u64 classify_address(const char *buffer, __u32 head, __u32 field, const __u64 *address, __u32 ipv6)
+static __always_inline __u64 classify_address(struct classify_buffer b, __u32 field, const __u64 *address, __u32 ipv6)
 {
-	__u64 class = classify_tree(buffer, *classify_at(buffer, head + field), address[0]);
+	__u64 class = classify_tree(b, *classify_at(b, field + CLASSIFY_FIELD_DESC),
+				    *classify_at(b, field + CLASSIFY_FIELD_STAGES), address[0]);
 
 	if (ipv6 && class & CLASSIFY_DEEP) {
-		__u32 roots = *classify_at(buffer, head + CLASSIFY_FAMILY_DEEP + field);
+		__u32 roots = *classify_at(b, field + CLASSIFY_FIELD_DEEP);
 
-		class = classify_tree(buffer, *classify_at(buffer, roots + (class & ~CLASSIFY_DEEP)), address[1]);
+		class = classify_tree(b, *classify_at(b, roots + (class & ~CLASSIFY_DEEP)),
+				      *classify_at(b, field + CLASSIFY_FIELD_DEEP_STAGES), address[1]);
 	}
 	return class;
 }
 
-static __always_inline __u64 classify_transport(const char *buffer, const struct classify_key *k)
+static __always_inline __u64 classify_port(struct classify_buffer b, __u32 head, __u32 port)
 {
-	__u32 from = classify_tree(buffer, *classify_at(buffer, CLASSIFY_HEAD_SPORT), (__u64)k->sport << 48);
-	__u32 to = classify_tree(buffer, *classify_at(buffer, CLASSIFY_HEAD_DPORT), (__u64)k->dport << 48);
-	__u32 kind = *classify_at(buffer, *classify_at(buffer, CLASSIFY_HEAD_KINDS) + k->kind);
-	__u32 pair = *classify_at(buffer, *classify_at(buffer, CLASSIFY_HEAD_FIRST) + kind + from) + to;
-	const __u32 *two = classify_at(buffer, *classify_at(buffer, CLASSIFY_HEAD_SECOND) + (pair >> 1));
-
-	return ((const __u16 *)two)[pair & 1];
+	return classify_half(b, *classify_at(b, *classify_at(b, head) + (port >> 8)) + (port & 0xff));
 }
 
-// classify_runs is the reference of the run that a class lies in.
-static __always_inline __u32 classify_runs(const char *buffer, __u32 ref, __u64 class)
+static __always_inline __u64 classify_transport(struct classify_buffer b, const struct classify_key *k)
 {
-	const __u32 *node = classify_at(buffer, CLASSIFY_PLACE(ref));
-	const __u16 *starts = (const __u16 *)node;
-	__u64 behind = 0;
+	__u32 from = classify_port(b, CLASSIFY_HEAD_SPORT, k->sport);
+	__u32 to = classify_port(b, CLASSIFY_HEAD_DPORT, k->dport);
+	__u32 kind = *classify_at(b, *classify_at(b, CLASSIFY_HEAD_KINDS) + k->kind);
+	__u32 pair = *classify_at(b, *classify_at(b, CLASSIFY_HEAD_FIRST) + kind + from);
 
-	for (int i = 0; i < 7; i++)
-		behind += classify_opaque(class - starts[i]) >> 63;
-	return node[4 + (behind & 7)];
+	return classify_half(b, *classify_at(b, CLASSIFY_HEAD_SECOND) * 2 + pair + to);
 }
 
-// classify_walk follows references to a rule.
-static __always_inline __u32 classify_walk(const char *buffer, __u32 ref, __u64 classes)
+// classify_class is the class that a reference asks for.
+static __always_inline __u64 classify_class(__u64 ref, __u64 classes)
 {
+	return classes >> (ref >> 24 & 0x30) & 0x7fff;
+}
+
+// classify_runs is the reference of the run that a class lies in. Starts are compared four at a
+// time: the top bit of each lane stays where a start is not behind the class.
+static __always_inline __u64 classify_runs(struct classify_buffer b, __u64 place, __u64 class)
+{
+	const __u32 *node = classify_at(b, place & 0xffffff8);
+	const __u64 *starts = (const __u64 *)node;
+	__u64 lanes = class * CLASSIFY_LANES | CLASSIFY_TOPS;
+	__u64 n = ((lanes - starts[0]) >> 15 & CLASSIFY_LANES) + ((lanes - starts[1]) >> 15 & CLASSIFY_LANES);
+
+	return node[4 + (n * CLASSIFY_LANES >> 48 & 7)];
+}
+
+// classify_perhaps goes one node of runs further, or stays where it is; without a branch.
+static __always_inline __u64 classify_perhaps(struct classify_buffer b, __u64 ref, __u64 classes)
+{
+	__u64 is_runs = classify_opaque(-(ref >> 31));
+	__u64 next = classify_runs(b, ref & is_runs, classify_class(ref, classes));
+
+	return ref ^ ((ref ^ next) & is_runs);
+}
+
+// classify_walk follows references to a rule. Nearly always they are a table and two nodes of runs.
+static __always_inline __u64 classify_walk(struct classify_buffer b, __u64 ref, __u64 classes)
+{
+	if (ref >> 30 == CLASSIFY_TABLE)
+		ref = *classify_at(b, (ref & 0xfffffff) + classify_class(ref, classes));
 	for (int i = 0; i < CLASSIFY_STEPS && ref >> 30; i++) {
-		__u64 class = classes >> (ref >> 24 & 0x30) & 0xffff;
-
 		if (ref >> 30 == CLASSIFY_TABLE)
-			ref = *classify_at(buffer, CLASSIFY_PLACE(ref) + class);
+			ref = *classify_at(b, (ref & 0xfffffff) + classify_class(ref, classes));
 		else
-			ref = classify_runs(buffer, ref, class);
+			ref = classify_runs(b, ref, classify_class(ref, classes));
 	}
 	return ref;
 }
 
 // classify_in is classify() in a buffer that has been chosen.
-static __always_inline __u32 classify_in(const char *buffer, const struct classify_key *k, __u32 ipv6)
+static __always_inline __u32 classify_in(struct classify_buffer b, const struct classify_key *k, __u32 ipv6)
 {
 	__u32 head = CLASSIFY_HEAD_FAMILY + (ipv6 ? CLASSIFY_FAMILY_WORDS : 0);
-	__u64 classes = classify_address(buffer, head, CLASSIFY_FAMILY_SRC, k->src, ipv6) |
-			classify_address(buffer, head, CLASSIFY_FAMILY_DST, k->dst, ipv6) << 16 |
-			classify_transport(buffer, k) << 32;
-	const __u32 *graphs = classify_at(buffer, *classify_at(buffer, head + CLASSIFY_FAMILY_ZONES) + k->zone * 4);
-	__u32 first = CLASSIFY_NO_RULE;
+	__u64 classes = classify_address(b, head + CLASSIFY_FAMILY_SRC, k->src, ipv6) |
+			classify_address(b, head + CLASSIFY_FAMILY_DST, k->dst, ipv6) << 16 |
+			classify_transport(b, k) << 32;
+	const __u32 *graphs = classify_at(b, *classify_at(b, head + CLASSIFY_FAMILY_ZONES) + k->zone * 4);
+	__u64 first = CLASSIFY_NO_RULE;
 
 	for (int i = 0; i < 3; i++) {
-		__u32 rule = classify_walk(buffer, graphs[i], classes);
+		__u64 ref = graphs[i];
 
-		first = rule < first ? rule : first;
+		if (ref >> 30) // as good as always for a graph, or never
+			ref = classify_walk(b, ref, classes);
+
+		__u64 sooner = classify_opaque(0 - ((ref - first) >> 63));
+
+		first ^= (first ^ ref) & sooner;
 	}
-	return *classify_at(buffer, *classify_at(buffer, CLASSIFY_HEAD_VERDICTS) + (first + 1 & 0x3fffffff));
+	return *classify_at(b, *classify_at(b, CLASSIFY_HEAD_VERDICTS) + ((first + 1) & 0x3fffffff));
 }
 
 // classify returns the verdict on a packet; ipv6 is a constant. 0 when there is no image.
 static __always_inline __u32 classify(const struct classify_key *k, __u32 ipv6)
 {
 	__u32 zero = 0;
-	const char *buffer = bpf_map_lookup_elem(&classify_image, &zero);
+	const char *image = bpf_map_lookup_elem(&classify_image, &zero);
 	const volatile __u32 *active = bpf_map_lookup_elem(&classify_active, &zero);
 
-	if (!buffer || !active)
+	if (!image || !active)
 		return 0;
-	buffer += (__u64)(*active & 1) * (((__u64)classify_mask + 1) << 2);
-	return classify_in(buffer, k, ipv6);
+
+	struct classify_buffer b = { .mask = classify_mask };
+
+	b.at = image + (*active & 1) * ((b.mask + 1) << 2);
+	return classify_in(b, k, ipv6);
 }

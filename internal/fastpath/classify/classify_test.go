@@ -13,7 +13,7 @@ import (
 // TestShapesAgree compares the tables with the plain way on policies of every shape and size.
 func TestShapesAgree(t *testing.T) {
 	for _, shape := range rulegen.Shapes {
-		for _, n := range []int{1, 100, 600, 1000, 10_000} {
+		for _, n := range []int{1, 100, 600, 1000} {
 			for _, ipv6 := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%v/%d/ipv6=%v", shape, n, ipv6), func(t *testing.T) {
 					rules := rulegen.Rules(shape, n, ipv6, 7)

@@ -43,20 +43,23 @@ const (
 
 // Words of the header, CLASSIFY_ in bpf/classify.h.
 const (
-	headSourcePort = 0 // descriptors of the ports' trees
+	headSourcePort = 0 // places, in words: 256 places of pages, in 16-bit entries
 	headPort       = 1
-	headKinds      = 2 // places, in words
+	headKinds      = 2
 	headFirst      = 3
 	headSecond     = 4 // of 16-bit entries
 	headVerdicts   = 5
-	headFamily     = 8 // and one more for IPv6
-	familyWords    = 8
+	headFamily     = 16 // and once more for IPv6
+	familyWords    = 16
 
-	familySource      = 0 // descriptors of the addresses' trees
-	familyDestination = 1
-	familyZones       = 2 // place of four words for each zone pair: three graphs
-	familyDeep        = 3 // places of the descriptors of second words, IPv6
-	familyDeepTo      = 4
+	familyField = 0 // five words for the source, five for the destination
+	familyZones = 10
+
+	fieldDesc       = 0 // descriptor of the tree
+	fieldStages     = 1
+	fieldDeep       = 2 // place of the descriptors of second words
+	fieldDeepStages = 3
+	fieldWords      = 5
 
 	headWords = headFamily + 2*familyWords
 )
@@ -156,12 +159,11 @@ func (c *compiler) put(head int, values []uint32) error {
 func (c *compiler) writeTransports() error {
 	t := c.above
 	c.stats.TransportClasses = t.count
-	for head, spans := range map[int][]span{headSourcePort: t.source, headPort: t.destination} {
-		desc, err := c.image.tree(spans, 0, 0)
-		if err != nil {
-			return err
-		}
-		c.image.words[head] = desc
+	if err := c.writePorts(headSourcePort, &t.source); err != nil {
+		return err
+	}
+	if err := c.writePorts(headPort, &t.destination); err != nil {
+		return err
 	}
 	if err := c.put(headKinds, t.kind[:]); err != nil {
 		return err
@@ -169,11 +171,39 @@ func (c *compiler) writeTransports() error {
 	if err := c.put(headFirst, t.first); err != nil {
 		return err
 	}
-	second := make([]uint32, (len(t.second)+1)/2)
-	for i := range second {
-		second[i] = pair16(t.second[2*i], t.second[min(2*i+1, len(t.second)-1)])
+	return c.put(headSecond, halves(t.second))
+}
+
+// halves packs values of 16 bits.
+func halves(values []uint32) []uint32 {
+	packed := make([]uint32, (len(values)+1)/2)
+	for i := range packed {
+		packed[i] = pair16(values[2*i], values[min(2*i+1, len(values)-1)])
 	}
-	return c.put(headSecond, second)
+	return packed
+}
+
+// writePorts writes the classes of ports as pages of 256, of which equal ones are one.
+func (c *compiler) writePorts(head int, classes *[1 << 16]uint16) error {
+	known := map[[256]uint16]uint32{}
+	var pages, directory []uint32
+	for i := range 256 {
+		page := [256]uint16(classes[256*i:])
+		if _, ok := known[page]; !ok {
+			known[page] = uint32(len(pages))
+			for _, class := range page {
+				pages = append(pages, uint32(class))
+			}
+		}
+		directory = append(directory, known[page])
+	}
+	if err := c.put(head, halves(pages)); err != nil {
+		return err
+	}
+	for i := range directory {
+		directory[i] += 2 * c.image.words[head]
+	}
+	return c.put(head, directory)
 }
 
 // writeVerdicts puts the verdict of no rule in front of those of the rules.
@@ -230,13 +260,15 @@ func (c *compiler) family(family int) error {
 }
 
 func (c *compiler) writeAddresses(head, d int, runs []classRun) error {
-	var deep []uint32
-	desc, err := c.image.addressTree(runs, &deep)
+	a, err := c.image.addressTree(runs)
 	if err != nil {
 		return err
 	}
-	c.image.words[head+d] = desc
-	return c.put(head+familyDeep+d, deep)
+	field := head + familyField + d*fieldWords
+	c.image.words[field+fieldDesc] = a.desc
+	c.image.words[field+fieldStages] = a.stages
+	c.image.words[field+fieldDeepStages] = a.deepStages
+	return c.put(field+fieldDeep, a.deep)
 }
 
 // inFamily returns a rule's address sets; ok is false when it can match no packet of the family.

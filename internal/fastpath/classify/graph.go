@@ -28,13 +28,14 @@ const (
 const (
 	refRule  = 0 << 30 // ends the walk; noRule when none matches
 	refTable = 1 << 30 // a reference for each class
-	refRuns  = 2 << 30 // up to eight runs of classes
+	refRuns  = 2 << 30 // runs of classes, up to eight
 
 	noRule   = 1<<30 - 1
 	refPlace = 1<<28 - 1
 
-	runStarts = 7  // in a node of runs, 16 bits each; then eight references
-	runWords  = 12 // of which the fourth is half empty
+	runStarts  = 7 // in a node of runs, 16 bits each, the eighth is noClass; then references
+	startWords = 4
+	noClass    = 0x7fff
 
 	// maxSteps is how long a walk can be: in each dimension a table, or up to five nodes of
 	// runs, which are for 8^5 classes. CLASSIFY_STEPS.
@@ -198,7 +199,7 @@ func (b *builder) node(d dimension, starts, refs []uint32) (uint32, error) {
 	}
 	var ref uint32
 	var err error
-	if n > runStarts+1 && n*4 > b.counts[d] || b.counts[d] <= runWords {
+	if n > runStarts+1 && n*4 > b.counts[d] || b.counts[d] <= runStarts+1 {
 		ref, err = b.table(starts, refs, b.counts[d])
 	} else {
 		ref, err = b.runs(d, starts, refs)
@@ -253,24 +254,21 @@ func (b *builder) runs(d dimension, starts, refs []uint32) (uint32, error) {
 		}
 		return b.runs(d, upperStarts, upperRefs)
 	}
-	at, err := b.image.take(runWords, 4)
+	words := startWords + len(refs)
+	unit := lineWords
+	if words <= lineWords/2 {
+		unit = lineWords / 2 // so that no node lies across two lines
+	}
+	at, err := b.image.take(words, unit)
 	if err != nil {
 		return 0, err
 	}
-	var s [8]uint32
-	for i := range 8 {
-		j := min(i, len(refs)-1)
-		if i > 0 {
-			s[i-1] = 0xffff
-			if i < len(starts) {
-				s[i-1] = starts[i]
-			}
-		}
-		b.image.words[at+runWords-1-i] = refs[j]
-	}
-	for i := range 4 {
+	s := [8]uint32{noClass, noClass, noClass, noClass, noClass, noClass, noClass, noClass}
+	copy(s[:], starts[1:])
+	for i := range startWords {
 		b.image.words[at+i] = pair16(s[2*i], s[2*i+1])
 	}
+	copy(b.image.words[at+startWords:], refs)
 	return refRuns | uint32(at), nil
 }
 

@@ -23,17 +23,18 @@ func (t *Tables) Lookup(k *Key) uint32 {
 }
 
 func (t *Tables) address(head []uint32, d dimension, a [2]uint64) uint32 {
-	class := t.range64(head[d], a[0])
+	field := head[familyField+fieldWords*int(d):]
+	class := t.tree(field[fieldDesc], field[fieldStages], a[0])
 	if class&deepValue != 0 {
-		class = t.range64(t.words[head[familyDeep+int(d)]+class&maxClasses], a[1])
+		class = t.tree(t.words[field[fieldDeep]+class&maxClasses], field[fieldDeepStages], a[1])
 	}
 	return class
 }
 
 func (t *Tables) transport(k *Key) uint32 {
 	w := t.words
-	from := t.range64(w[headSourcePort], uint64(k.SourcePort)<<48)
-	to := t.range64(w[headPort], uint64(k.DestinationPort)<<48)
+	from := t.half(0, w[w[headSourcePort]+uint32(k.SourcePort>>8)]+uint32(k.SourcePort&0xff))
+	to := t.half(0, w[w[headPort]+uint32(k.DestinationPort>>8)]+uint32(k.DestinationPort&0xff))
 	pair := w[w[headFirst]+w[w[headKinds]+uint32(k.Kind)]+from]
 	return t.half(w[headSecond], pair+to)
 }
@@ -45,9 +46,9 @@ func (t *Tables) half(at, i uint32) uint32 {
 	return uint32(binary.NativeEndian.Uint16(b[2*(i&1):]))
 }
 
-// range64 finds the value of a word in a tree.
-func (t *Tables) range64(desc uint32, key uint64) uint32 {
-	for range maxStages {
+// tree finds the value of a word in a tree of so many stages.
+func (t *Tables) tree(desc, stages uint32, key uint64) uint32 {
+	for range stages {
 		if desc>>30 != kindStage>>30 {
 			break
 		}
@@ -84,13 +85,13 @@ func (t *Tables) walk(ref uint32, classes uint64) uint32 {
 		case refTable:
 			ref = t.words[at+class]
 		case refRuns:
-			behind := uint32(0)
+			n := uint32(0)
 			for i := range uint32(runStarts) {
-				if t.half(at, i) > class {
-					behind++
+				if t.half(at, i) <= class {
+					n++
 				}
 			}
-			ref = t.words[at+4+behind]
+			ref = t.words[at+startWords+n]
 		default:
 			return ref
 		}

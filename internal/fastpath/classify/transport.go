@@ -128,15 +128,15 @@ func (f *fieldClasses) class(b bitset) uint32 {
 
 // Bounds of the transport tables.
 const (
-	maxTransports = 65535   // classes
+	maxTransports = noClass // classes
 	maxPairs      = 1 << 21 // entries of one table, and work on it in 64-bit words / 32
 )
 
 // transportClasses is the outcome: tables as the image has them, and the classes of each set.
 type transportClasses struct {
-	kind        [kinds]uint32 // class of the kind × source classes
-	source      []span        // as a tree's spans: ports stand in the upper 16 bits
-	destination []span
+	kind        [kinds]uint32   // class of the kind × source classes
+	source      [1 << 16]uint16 // class by port
+	destination [1 << 16]uint16
 	first       []uint32 // [kind class × source classes + source class] = pair × destination classes
 	second      []uint32 // [pair × destination classes + destination class] = class
 	count       int
@@ -157,8 +157,8 @@ func (s *transportSets) classes() (*transportClasses, error) {
 		}
 		kind[k] = kindClass.class(b)
 	}
-	t.source = s.ports(&source, words, func(one *transport) []Range { return one.source })
-	t.destination = s.ports(&destination, words, func(one *transport) []Range { return one.destination })
+	s.ports(&t.source, &source, words, func(one *transport) []Range { return one.source })
+	s.ports(&t.destination, &destination, words, func(one *transport) []Range { return one.destination })
 
 	for k := range kind {
 		t.kind[k] = kind[k] * uint32(len(source.accepts))
@@ -189,8 +189,8 @@ func (s *transportSets) classes() (*transportClasses, error) {
 	return t, nil
 }
 
-// ports sweeps over one field.
-func (s *transportSets) ports(f *fieldClasses, words int, of func(*transport) []Range) []span {
+// ports sweeps over one field and fills in its classes.
+func (s *transportSets) ports(table *[1 << 16]uint16, f *fieldClasses, words int, of func(*transport) []Range) {
 	type end struct{ at, set int }
 	var ends []end
 	for i := range s.sets {
@@ -200,21 +200,19 @@ func (s *transportSets) ports(f *fieldClasses, words int, of func(*transport) []
 	}
 	slices.SortFunc(ends, func(a, b end) int { return a.at - b.at })
 	now := make(bitset, words)
-	var spans []span
 	for i, at := 0, 0; at <= 65535; {
 		for ; i < len(ends) && ends[i].at == at; i++ {
 			now[ends[i].set>>6] ^= 1 << (ends[i].set & 63)
 		}
+		to := 65536
+		if i < len(ends) {
+			to = ends[i].at
+		}
 		class := f.class(now)
-		if n := len(spans); n == 0 || spans[n-1].value != class {
-			spans = append(spans, span{uint64(at) << 48, class})
+		for ; at < to; at++ {
+			table[at] = uint16(class)
 		}
-		if i == len(ends) {
-			break
-		}
-		at = ends[i].at
 	}
-	return spans
 }
 
 // product gives each pair of classes the class of the conditions that accept both.

@@ -8,23 +8,23 @@ package classify
 
 import (
 	"errors"
+	"iter"
 	"math/bits"
 )
 
-// Descriptors: bits 30 and 31 are the kind, 24 to 29 a stage's width, 0 to 23 the place in
-// units of 64 bytes. A value stands in the low 16 bits.
+// Descriptors: bits 30 and 31 are the kind, 24 to 28 a stage's width, 0 to 23 the place in
+// units of 16 bytes. A value stands in the low 16 bits.
 const (
-	kindValue = 0 << 30
 	kindLeaf  = 1 << 30
 	kindStage = 2 << 30
 
-	unitWords  = 16 // 32-bit words in a unit of 64 bytes
+	unitWords  = 4  // 32-bit words in a unit
+	lineWords  = 16 // in a cache line
 	leafStarts = 6  // and one range more, which starts at 0
 	noStart    = 1<<63 - 1
 
-	// maxStages is how many stages can lie behind each other: a stage of more than 7 ranges
-	// has at least 5 bits, 64 bits have 13 of them. CLASSIFY_STAGES.
-	maxStages = 13
+	// maxStages is how many stages can lie behind each other. CLASSIFY_STAGES.
+	maxStages = 17
 
 	// deepValue marks a value: addresses of this word differ in their second word, by the tree
 	// whose number is in the other bits.
@@ -67,48 +67,92 @@ func (m *image) set64(word int, v uint64) {
 	m.words[word], m.words[word+1] = pair[0], pair[1]
 }
 
-// tree writes the tree of the spans from base on, which all keys share in their first `used`
-// bits. first is the span that base lies in; spans behind last are of no interest.
-func (m *image) tree(spans []span, base uint64, used uint) (uint32, error) {
-	if len(spans) == 1 {
-		return spans[0].value, nil
-	}
-	if len(spans) <= leafStarts+1 && used > 0 {
-		return m.leaf(spans, base, used)
-	}
-	width := stageBits(len(spans), 64-used)
-	at, err := m.take(1<<width, unitWords)
-	if err != nil {
-		return 0, err
-	}
-	step := uint64(1) << (64 - used - width)
-	for i, from := 0, 0; i < 1<<width; i++ {
-		start := base + uint64(i)*step
-		for from+1 < len(spans) && spans[from+1].start <= start {
-			from++
-		}
-		to := from + 1
-		for to < len(spans) && spans[to].start-start < step {
-			to++
-		}
-		desc, err := m.tree(spans[from:to], start, used+width)
-		if err != nil {
-			return 0, err
-		}
-		m.words[at+i] = desc
-	}
-	return kindStage | uint32(width)<<24 | uint32(at/unitWords), nil
+// tree writes a tree and returns its descriptor and the number of its stages behind each other.
+func (m *image) tree(spans []span) (desc uint32, stages int, err error) {
+	return m.subtree(spans, 0, 0)
 }
 
-// stageBits is the width of a stage for so many ranges: four entries for each.
-func stageBits(ranges int, left uint) uint {
-	return min(uint(max(4, min(16, bits.Len(uint(4*ranges-1))))), left)
+// subtree writes the tree of the spans from base on, which all keys share in their first `used`
+// bits. The first span may begin before base.
+func (m *image) subtree(spans []span, base uint64, used uint) (desc uint32, stages int, err error) {
+	if len(spans) == 1 {
+		return spans[0].value, 0, nil
+	}
+	if len(spans) <= leafStarts+1 && used > 0 {
+		desc, err = m.leaf(spans, base, used)
+		return desc, 0, err
+	}
+	width := stageBits(spans, base, used)
+	at, err := m.take(1<<width, unitWords)
+	if err != nil {
+		return 0, 0, err
+	}
+	for i, slot := range slots(spans, base, used, width) {
+		desc, below, err := m.subtree(slot, base+uint64(i)<<(64-used-width), used+width)
+		if err != nil {
+			return 0, 0, err
+		}
+		m.words[at+i] = desc
+		stages = max(stages, below)
+	}
+	return kindStage | uint32(width)<<24 | uint32(at/unitWords), stages + 1, nil
 }
+
+// slots yields the spans of each entry of a stage.
+func slots(spans []span, base uint64, used, width uint) iter.Seq2[int, []span] {
+	return func(yield func(int, []span) bool) {
+		last := uint64(1)<<(64-used-width) - 1
+		for i, from := 0, 0; i < 1<<width; i++ {
+			start := base + uint64(i)<<(64-used-width)
+			for from+1 < len(spans) && spans[from+1].start <= start {
+				from++
+			}
+			to := from + 1
+			for to < len(spans) && spans[to].start-start <= last {
+				to++
+			}
+			if !yield(i, spans[from:to]) {
+				return
+			}
+		}
+	}
+}
+
+// stageBits is the width of a stage: the one at which its bytes and a fine for each range that
+// needs another stage are least. The narrowest width falls as bits are used up, so that no tree has
+// more than maxStages.
+func stageBits(spans []span, base uint64, used uint) uint {
+	left := 64 - used
+	if used == 0 && len(spans) <= leafStarts+1 {
+		return 1
+	}
+	best, price := uint(0), 0
+	for width := uint(4); width <= min(16, left, uint(bits.Len(uint(16*len(spans))))); width++ {
+		p := 4 << width
+		for _, slot := range slots(spans, base, used, width) {
+			if n := len(slot); n > leafStarts+1 {
+				p += fine * n
+			} else if n > 1 {
+				p += 64
+			}
+		}
+		if best == 0 || p < price {
+			best, price = width, p
+		}
+	}
+	if best == 0 {
+		return left
+	}
+	return best
+}
+
+// fine is what a range that needs another stage costs, in bytes.
+const fine = 192
 
 // leaf writes up to seven ranges. Starts are what is left of the word behind the used bits, as
 // the upper bits of 63: so a difference of two has its sign in bit 63.
 func (m *image) leaf(spans []span, base uint64, used uint) (uint32, error) {
-	at, err := m.take(unitWords, unitWords)
+	at, err := m.take(lineWords, lineWords)
 	if err != nil {
 		return 0, err
 	}
@@ -133,9 +177,16 @@ func (m *image) leaf(spans []span, base uint64, used uint) (uint32, error) {
 	return kindLeaf | uint32(at/unitWords), nil
 }
 
-// words gives the tree of a sweep's runs, which may differ in their second words: those become
-// trees of their own, whose descriptors are collected in deep.
-func (m *image) addressTree(runs []classRun, deep *[]uint32) (uint32, error) {
+// addresses is what lookups must know of the addresses of one field.
+type addresses struct {
+	desc, stages uint32
+	deep         []uint32 // descriptors of the trees of second words
+	deepStages   uint32
+}
+
+// addressTree writes the tree of a sweep's runs. Addresses whose first words are the same but not
+// their classes get a tree of their own.
+func (m *image) addressTree(runs []classRun) (a addresses, err error) {
 	var spans []span
 	add := func(start uint64, value uint32) {
 		if n := len(spans); n == 0 || spans[n-1].value != value {
@@ -156,18 +207,20 @@ func (m *image) addressTree(runs []classRun, deep *[]uint32) (uint32, error) {
 		for ; i < len(runs) && runs[i].start.hi == hi; i++ {
 			inside = append(inside, span{runs[i].start.lo, runs[i].class})
 		}
-		desc, err := m.tree(inside, 0, 0)
+		desc, stages, err := m.tree(inside)
 		if err != nil {
-			return 0, err
+			return a, err
 		}
-		if len(*deep) >= deepValue {
-			return 0, errors.New("more than 32,768 IPv6 networks of 64 bits hold longer prefixes")
+		if len(a.deep) >= deepValue {
+			return a, errors.New("more than 32,768 IPv6 networks of 64 bits hold longer prefixes")
 		}
-		add(hi, deepValue|uint32(len(*deep)))
-		*deep = append(*deep, desc)
+		add(hi, deepValue|uint32(len(a.deep)))
+		a.deep, a.deepStages = append(a.deep, desc), max(a.deepStages, uint32(stages))
 		if hi != ^uint64(0) && (i == len(runs) || runs[i].start != point{hi: hi + 1}) {
 			add(hi+1, runs[i-1].class)
 		}
 	}
-	return m.tree(spans, 0, 0)
+	desc, stages, err := m.tree(spans)
+	a.desc, a.stages = desc, uint32(stages)
+	return a, err
 }

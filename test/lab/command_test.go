@@ -66,14 +66,13 @@ func open(t *testing.T) string {
 // longest is how long a command may take that is not told to measure for long.
 const longest = time.Minute
 
-// run runs minne, maybe by way of another program, in an empty directory, and returns its exit code
-// and what it wrote to standard error. Whatever becomes of it, it must leave nothing behind but what keep names.
-func (c command) run(t *testing.T, by []string, args []string, keep ...string) (code int, said string) {
+// run runs minne, maybe by way of another program, in an empty directory, and returns how it ended. Whatever becomes of it, it must leave nothing behind but what keep names.
+func (c command) run(t *testing.T, by []string, args []string, keep ...string) (p *process, code int) {
 	t.Helper()
-	p := c.start(t, by, args)
+	p = c.start(t, by, args)
 	code = p.wait(t)
 	p.leftNothing(t, keep...)
-	return code, p.said.String()
+	return p, code
 }
 
 // process is a minne that runs.
@@ -162,7 +161,8 @@ func (c command) badInput(t *testing.T) {
 		{"one processor", []string{"taskset", "-c", firstCPU(t)}, "throughput kernel", 1, []string{"two processors", "minne lab cost"}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			code, said := c.run(t, x.by, append([]string{"lab"}, strings.Fields(x.args)...))
+			p, code := c.run(t, x.by, append([]string{"lab"}, strings.Fields(x.args)...))
+			said := p.said.String()
 			if code != x.code {
 				t.Errorf("exit code %d, expected %d", code, x.code)
 			}
@@ -218,11 +218,12 @@ func (c command) wrongForwarding(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			b := newBed(t, x.faults)
-			code, said := c.run(t, nil, []string{"lab", x.command, "--tx", b.tx, "--rx", b.rx, "--size", "200", "--out", "report"}, "report")
+			p, code := c.run(t, nil, []string{"lab", x.command, "--tx", b.tx, "--rx", b.rx, "--size", "200", "--out", "report"}, "report")
+			said := p.said.String()
 			if code != 1 || !strings.Contains(said, x.says) || !strings.Contains(said, "forwards wrongly") {
 				t.Errorf("exit code %d, it said:\n%s", code, said)
 			}
-			r := c.readReport(t)
+			r := c.readReport(t, filepath.Join(p.dir, "report"))
 			var found uint64
 			for _, one := range r.Trials {
 				found += x.found(one)
@@ -237,20 +238,18 @@ func (c command) wrongForwarding(t *testing.T) {
 	}
 }
 
-// kept is where the report of the last process is.
-var kept string
-
-func (c command) readReport(t *testing.T) *result.Result {
+// readReport returns the result in a report's directory, whose page and tables must be whole too.
+func (c command) readReport(t *testing.T, dir string) *result.Result {
 	t.Helper()
-	r, err := report.Read(kept)
+	r, err := report.Read(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile(filepath.Join(kept, report.PageFile))
+	page, err := os.ReadFile(filepath.Join(dir, report.PageFile))
 	if err != nil || !bytes.Contains(page, []byte("</html>")) {
 		t.Errorf("the page is not whole: %d bytes, %v", len(page), err)
 	}
-	if out, err := exec.Command(c.binary, "lab", "show", kept).CombinedOutput(); err != nil {
+	if out, err := exec.Command(c.binary, "lab", "show", dir).CombinedOutput(); err != nil {
 		t.Errorf("minne lab show: %v: %s", err, out)
 	}
 	return r
@@ -272,7 +271,7 @@ func (c command) interrupted(t *testing.T) {
 				t.Errorf("exit code %d, it said:\n%s", code, p.said)
 			}
 			p.leftNothing(t, "report")
-			r := c.readReport(t)
+			r := c.readReport(t, filepath.Join(p.dir, "report"))
 			if !strings.Contains(r.Partial, "interrupted") || len(r.Trials) == 0 || r.Ended.IsZero() {
 				t.Errorf("partial %q, %d trials, ended %v", r.Partial, len(r.Trials), r.Ended)
 			}

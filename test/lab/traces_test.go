@@ -89,9 +89,7 @@ func (p *process) leftNothing(t *testing.T, keep ...string) {
 	for _, e := range entries {
 		if !slices.Contains(keep, e.Name()) {
 			t.Errorf("left behind: %s", e.Name())
-			continue
 		}
-		kept = filepath.Join(p.dir, e.Name())
 	}
 	if left := orphans(t); len(left) > 0 {
 		t.Errorf("left running: %v", left)

@@ -26,9 +26,12 @@ func newCheckCommand(a *app) *cobra.Command {
 		Long:  "Say whether a configuration file (by default the instance's own) is right. Needs neither root nor a daemon.",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			file, _, err := a.load(args)
+			file, _, odd, err := a.loadOdd(args)
 			if err != nil {
 				return err
+			}
+			for _, o := range odd {
+				fmt.Fprintln(a.err, "minne: note:", o)
 			}
 			_, err = fmt.Fprintf(a.out, "%s is right\n", file)
 			return err
@@ -177,16 +180,22 @@ func newRevisionsCommand(a *app) *cobra.Command {
 
 // load reads and checks the file that was named, or the instance's own.
 func (a *app) load(args []string) (file, text string, err error) {
+	file, text, _, err = a.loadOdd(args)
+	return file, text, err
+}
+
+// loadOdd also returns what is right but odd.
+func (a *app) loadOdd(args []string) (file, text string, odd []config.Problem, err error) {
 	inst, err := a.inst()
 	if err != nil {
-		return "", "", err
+		return "", "", nil, err
 	}
 	file = inst.Config
 	if len(args) == 1 {
 		file = args[0]
 	}
-	content, err := router.CheckFile(inst, file)
-	return file, string(content), err
+	content, odd, err := router.CheckFile(inst, file)
+	return file, string(content), odd, err
 }
 
 func (a *app) apply(ctx context.Context, q api.Commit) (api.Result, error) {

@@ -389,6 +389,9 @@ func keyText(key reflect.Value) string {
 
 // list decodes the items of a list.
 func (d *decoder) list(n *node, v reflect.Value, f field, path string) {
+	if n.kind == scalar && f.single {
+		n = &node{kind: list, at: n.at, items: []*node{n}}
+	}
 	if n.kind != list && n.kind != empty {
 		hint := ""
 		if n.kind == scalar {

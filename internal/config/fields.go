@@ -31,6 +31,7 @@ type field struct {
 	ordered  bool // a list whose order means something
 	secret   bool // the name of a secret, where a password may stand by mistake
 	lines    bool // text of several lines
+	single   bool // a list that may be written as its one item
 }
 
 var fieldCache sync.Map // reflect.Type → []field
@@ -52,6 +53,7 @@ func fieldsOf(t reflect.Type) []field {
 			min: bound(sf.Tag.Get("min"), 0), max: bound(sf.Tag.Get("max"), math.MaxInt32),
 			required: sf.Tag.Get("required") == "true", ordered: sf.Tag.Get("ordered") == "true",
 			secret: sf.Tag.Get("secret") == "true", lines: sf.Tag.Get("lines") == "true",
+			single: sf.Tag.Get("single") == "true",
 		}
 		if words := sf.Tag.Get("enum"); words != "" {
 			f.words = strings.Split(words, ",")

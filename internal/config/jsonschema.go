@@ -94,7 +94,11 @@ func fieldSchema(t reflect.Type, f field, defs object) object {
 		}
 		return object{"type": "object", "propertyNames": names, "additionalProperties": fieldSchema(t.Elem(), field{}, defs)}
 	case t.Kind() == reflect.Slice:
-		return object{"type": "array", "items": fieldSchema(t.Elem(), f, defs)}
+		items := fieldSchema(t.Elem(), f, defs)
+		if f.single {
+			return object{"anyOf": []any{items, object{"type": "array", "items": items}}}
+		}
+		return object{"type": "array", "items": items}
 	case t.Kind() == reflect.Bool:
 		return object{"type": "boolean"}
 	case len(f.words) == 1:
@@ -138,6 +142,8 @@ func typeWords(t reflect.Type, f field) string {
 	switch {
 	case t.Kind() == reflect.Pointer:
 		return typeWords(t.Elem(), f)
+	case t.Kind() == reflect.Slice && !isText(t) && f.single:
+		return typeWords(t.Elem(), f) + ", or a list of them"
 	case t.Kind() == reflect.Slice && !isText(t):
 		return "list of " + plural(typeWords(t.Elem(), f))
 	case t == addrType:

@@ -17,6 +17,9 @@ type Config struct {
 	Version    int                   `yaml:"version" json:"version" doc:"Version of this file's format." enum:"1" required:"true"`
 	System     System                `yaml:"system" json:"system" doc:"The router itself."`
 	Interfaces map[string]*Interface `yaml:"interfaces" json:"interfaces" doc:"The router's interfaces by the name the operator gives them: at most 15 bytes, and the name the link has in the kernel once applied."`
+	Zones      map[string]*Zone      `yaml:"zones" json:"zones,omitempty" doc:"Zones of the firewall. A zone exists once an interface names it; here it can be described."`
+	Firewall   *Firewall             `yaml:"firewall" json:"firewall,omitempty" doc:"What may pass between zones. Without zones, all that is routed passes."`
+	NAT        []NAT                 `yaml:"nat" json:"nat,omitempty" doc:"Translation of addresses; the first that matches a connection holds." ordered:"true"`
 	Routing    Routing               `yaml:"routing" json:"routing" doc:"Static routes and routing protocols."`
 	FastPath   FastPath              `yaml:"fast-path" json:"fast-path" doc:"The XDP fast path."`
 
@@ -37,6 +40,7 @@ type Interface struct {
 	Description string    `yaml:"description" json:"description,omitempty" doc:"Free text of at most 200 characters." example:"fibre to ISP A"`
 	Addresses   []Address `yaml:"addresses" json:"addresses,omitempty" doc:"Addresses with prefix length." ordered:"true" example:"192.0.2.1/24"`
 	MTU         int       `yaml:"mtu" json:"mtu,omitempty" doc:"Largest packet in bytes, without the Ethernet header. Absent: the driver's. 1280 is the least with IPv6." min:"68" max:"65535"`
+	Zone        string    `yaml:"zone" json:"zone,omitempty" doc:"Zone of the firewall that the interface belongs to. Once one interface has a zone, packets of those without are dropped." example:"lan"`
 	AntiSpoof   AntiSpoof `yaml:"anti-spoof" json:"anti-spoof,omitempty" doc:"Check of source addresses (RFC 3704): strict wants the route back through this interface, loose any route." default:"off" enum:"strict,loose,off"`
 	FastPath    *OnOff    `yaml:"fast-path" json:"fast-path,omitempty" doc:"Whether packets that arrive here may take the fast path." default:"on" enum:"on,off"`
 	Disabled    bool      `yaml:"disabled" json:"disabled,omitempty" doc:"Keeps the link down." default:"false"`

@@ -20,8 +20,9 @@ type Desired struct {
 // DesiredPort is what one interface should do.
 type DesiredPort struct {
 	FastPath  bool             `json:"fast-path"`
-	AntiSpoof config.AntiSpoof `json:"anti-spoof"` // on top of the kernel's rp_filter
-	VLAN      bool             `json:"vlan"`       // sits on another interface: no program of its own
+	Judged    bool             `json:"judged,omitempty"` // the firewall judges its packets, which the kernel does: off for now
+	AntiSpoof config.AntiSpoof `json:"anti-spoof"`       // on top of the kernel's rp_filter
+	VLAN      bool             `json:"vlan"`             // sits on another interface: no program of its own
 }
 
 // Render is what cfg asks of the fast path.
@@ -39,17 +40,30 @@ func Render(cfg *config.Config) (Desired, error) {
 		return Desired{}, fmt.Errorf("fast-path.structure: %w", err)
 	}
 	d.Structure = structure
+	judged := judges(cfg)
 	for name, i := range cfg.Interfaces {
 		if i == nil {
 			i = &config.Interface{}
 		}
 		d.Interfaces[name] = DesiredPort{
-			FastPath:  d.Mode != "off" && i.FastPath.Or(true) && !i.Disabled,
+			FastPath:  d.Mode != "off" && i.FastPath.Or(true) && !i.Disabled && !judged,
+			Judged:    judged,
 			AntiSpoof: i.AntiSpoof,
 			VLAN:      i.VLAN != nil,
 		}
 	}
 	return d, nil
+}
+
+// judges reports whether the configuration has a firewall. Only the kernel knows
+// its rules, so no packet may pass beside it: the ports have no fast path then.
+func judges(cfg *config.Config) bool {
+	for _, i := range cfg.Interfaces {
+		if i != nil && i.Zone != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // names are the interfaces in the order of their names.

@@ -154,6 +154,8 @@ func (f *FastPath) whyOff(name string, d DesiredPort) string {
 		return why
 	case f.desired.Mode == "off":
 		return "fast-path mode is off"
+	case d.Judged:
+		return "policy: the firewall's rules are judged by the kernel"
 	case !d.FastPath:
 		return "fast-path is off for this interface"
 	case f.tables.indexOf(name) == 0:

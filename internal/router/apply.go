@@ -30,7 +30,7 @@ func (e *Engine) Plan(ctx context.Context, q api.Commit) (api.Result, error) {
 	if err != nil {
 		return api.Result{}, err
 	}
-	result := api.Result{Outcome: api.Planned, Changes: changes}
+	result := api.Result{Outcome: api.Planned, Changes: changes, Warnings: t.warnings}
 	running := e.current()
 	if running != nil {
 		result.Revision = running.rev.Number
@@ -90,7 +90,7 @@ func (e *Engine) commit(ctx context.Context, t *target, confirm time.Duration) (
 	}
 	previous := e.current()
 	if same(t, previous) {
-		return e.again(ctx, previous, api.Result{Changes: changes})
+		return e.again(ctx, previous, api.Result{Changes: changes, Warnings: t.warnings})
 	}
 	t.rev.Time, t.rev.State = e.clock.now(), revisions.Applying
 	if err := e.record(t); err != nil {
@@ -183,7 +183,7 @@ func (e *Engine) settled(t *target, changes []plan.Change) api.Result {
 		e.confirmed = t
 	}
 	e.mu.Unlock()
-	result := api.Result{Outcome: api.Applied, Revision: t.rev.Number, Changes: changes}
+	result := api.Result{Outcome: api.Applied, Revision: t.rev.Number, Changes: changes, Warnings: t.warnings}
 	if t.rev.State == revisions.Awaiting {
 		result.Outcome = api.Awaiting
 		result.Deadline = &t.rev.Deadline.Wall

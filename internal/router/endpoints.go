@@ -77,7 +77,7 @@ func (d *Daemon) answerStatus(*http.Request, api.Empty) (api.Status, error) {
 		Degraded: state.Degraded,
 		Tasks:    d.taskStatus(),
 
-		KernelWrites:    d.parts.kernel.Writes(),
+		KernelWrites:    d.parts.kernel.Writes() + d.parts.firewall.Writes(),
 		RoutingCommands: d.parts.routing.Commands(),
 	}
 	if r := state.Running; r != nil {

@@ -13,6 +13,7 @@ import (
 
 	"minne/internal/api"
 	"minne/internal/config"
+	"minne/internal/firewall"
 	"minne/internal/plan"
 	"minne/internal/revisions"
 )
@@ -38,17 +39,20 @@ type Subsystem interface {
 	Restore(context.Context, Desired) error
 }
 
-// Input is a checked configuration with the secrets it names.
+// Input is a checked configuration with the secrets it names and the policy that
+// it makes with the files it names.
 type Input struct {
-	Config  *config.Config
-	Secrets config.Secrets
+	Config   *config.Config
+	Secrets  config.Secrets
+	Firewall firewall.Desired
 }
 
 // target is a revision as the subsystems see it.
 type target struct {
-	rev     revisions.Revision
-	desired []Desired // by subsystem; nil where rendering failed
-	failed  []error   // by subsystem: why it could not be rendered
+	rev      revisions.Revision
+	warnings []string  // what is odd about it
+	desired  []Desired // by subsystem; nil where rendering failed
+	failed   []error   // by subsystem: why it could not be rendered
 }
 
 // Engine moves the router between configurations. See the package comment.
@@ -173,6 +177,9 @@ func (e *Engine) prepare(source, text string) (*target, error) {
 	if err := errors.Join(t.failed...); err != nil {
 		return nil, &api.Error{Kind: api.Invalid, Message: fmt.Sprintf("%s: %v", source, err)}
 	}
+	for _, w := range in.Firewall.Warnings {
+		t.warnings = append(t.warnings, w.String())
+	}
 	t.rev = revisions.Revision{Source: source, Config: text, Secrets: e.fingerprint(in)}
 	return t, nil
 }
@@ -196,7 +203,7 @@ func (e *Engine) recall(rev revisions.Revision) (*target, error) {
 	t := e.render(in)
 	t.rev = rev
 	if now := e.fingerprint(in); !maps.Equal(now, rev.Secrets) {
-		e.log.Warn("secrets have changed since this revision was applied; it gets today's", "revision", rev.Number)
+		e.log.Warn("secrets or files of the firewall have changed since this revision was applied; it gets today's", "revision", rev.Number)
 	}
 	return t, nil
 }

@@ -40,19 +40,25 @@ func newFingerprinter(stateDir string) (fingerprinter, error) {
 	return fingerprinter{key}, nil
 }
 
-// of returns the fingerprints of the secrets that the configuration names.
+// of returns the fingerprints of the secrets and files that the configuration
+// names: with another content, the same text is another configuration.
 func (f fingerprinter) of(in Input) map[string]string {
 	prints := make(map[string]string)
 	for _, name := range secretNames(in.Config) {
-		value, ok := in.Secrets.Get(name)
-		if !ok {
-			continue
+		if value, ok := in.Secrets.Get(name); ok {
+			prints[name] = f.print(value)
 		}
-		mac := hmac.New(sha256.New, f.key)
-		mac.Write([]byte(value))
-		prints[name] = hex.EncodeToString(mac.Sum(nil)[:8])
+	}
+	for path, text := range in.Firewall.Files {
+		prints["file "+path] = f.print(text) // no secret's name has a blank
 	}
 	return prints
+}
+
+func (f fingerprinter) print(text string) string {
+	mac := hmac.New(sha256.New, f.key)
+	mac.Write([]byte(text))
+	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
 // secretNames returns the names of all secrets in use.

@@ -106,7 +106,7 @@ func TestFingerprints(t *testing.T) {
 		OSPF: &config.OSPF{Areas: map[config.AreaID]*config.OSPFArea{0: {Interfaces: map[string]*config.OSPFInterface{
 			"lan": {Auth: &config.OSPFAuth{Secret: "campus"}}, "wan": nil}}}},
 	}}
-	first := f.of(Input{cfg, secrets("isp: hush\ncampus: whisper\nunused: x\n")})
+	first := f.of(Input{Config: cfg, Secrets: secrets("isp: hush\ncampus: whisper\nunused: x\n")})
 	if len(first) != 2 || first["isp"] == "" || first["isp"] == first["campus"] {
 		t.Errorf("fingerprints %v", first)
 	}
@@ -114,7 +114,7 @@ func TestFingerprints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second := again.of(Input{cfg, secrets("isp: hush\ncampus: shout\n")})
+	second := again.of(Input{Config: cfg, Secrets: secrets("isp: hush\ncampus: shout\n")})
 	if second["isp"] != first["isp"] || second["campus"] == first["campus"] {
 		t.Errorf("fingerprints %v, then %v", first, second)
 	}
@@ -122,7 +122,7 @@ func TestFingerprints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if third := elsewhere.of(Input{cfg, secrets("isp: hush\n")}); third["isp"] == first["isp"] {
+	if third := elsewhere.of(Input{Config: cfg, Secrets: secrets("isp: hush\n")}); third["isp"] == first["isp"] {
 		t.Error("two routers have the same fingerprint of a secret")
 	}
 }

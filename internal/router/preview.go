@@ -24,6 +24,9 @@ func Preview(ctx context.Context, inst instance.Instance, log *slog.Logger, q ap
 	}
 	result := api.Result{Outcome: api.Planned, Changes: []plan.Change{}, Warnings: []string{
 		"without the daemon: compared with the network namespace of this command"}}
+	for _, w := range in.Firewall.Warnings {
+		result.Warnings = append(result.Warnings, w.String())
+	}
 	for _, s := range p.subsystems() {
 		changes, err := previewOne(ctx, s, in)
 		if err != nil {

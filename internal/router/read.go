@@ -7,8 +7,10 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 
 	"minne/internal/config"
+	"minne/internal/firewall"
 	"minne/internal/instance"
 )
 
@@ -37,7 +39,12 @@ func (r reader) read(source, text string, strict bool) (Input, error) {
 	if err != nil {
 		return Input{}, err
 	}
-	return Input{Config: cfg, Secrets: secrets}, nil
+	in := Input{Config: cfg, Secrets: secrets}
+	in.Firewall, err = firewall.Render(cfg, filepath.Dir(r.inst.Config))
+	if err == nil && strict {
+		err = in.Firewall.Broken
+	}
+	return in, err
 }
 
 // preview is read for users who may not know the secrets: it checks all but those.
@@ -53,16 +60,23 @@ func (r reader) preview(source, text string, _ bool) (Input, error) {
 	if err == nil {
 		err = config.Check(cfg, secrets)
 	}
-	return Input{Config: cfg, Secrets: secrets}, err
+	in := Input{Config: cfg, Secrets: secrets}
+	if err == nil {
+		in.Firewall, err = firewall.Render(cfg, filepath.Dir(r.inst.Config))
+	}
+	if err == nil {
+		err = in.Firewall.Broken
+	}
+	return in, err
 }
 
 // CheckFile says whether a configuration file is right for the instance, and
-// returns its text. It needs no rights but to read the file.
-func CheckFile(inst instance.Instance, file string) ([]byte, error) {
-	_, text, err := config.Load(file)
+// returns its text with what is odd about it. It needs no rights but to read the file.
+func CheckFile(inst instance.Instance, file string) (text []byte, odd []config.Problem, err error) {
+	_, text, err = config.Load(file)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	_, err = reader{inst, slog.New(slog.DiscardHandler)}.preview(file, string(text), true)
-	return text, err
+	in, err := reader{inst, slog.New(slog.DiscardHandler)}.preview(file, string(text), true)
+	return text, in.Firewall.Warnings, err
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"minne/internal/fastpath"
+	"minne/internal/firewall"
 	"minne/internal/instance"
 	"minne/internal/kernel"
 	"minne/internal/plan"
@@ -20,6 +21,7 @@ import (
 type parts struct {
 	inst     instance.Instance
 	log      *slog.Logger
+	firewall *firewall.Firewall
 	kernel   *kernel.Kernel
 	watcher  *kernel.Watcher // tells fastpath
 	routing  *routing.Routing
@@ -31,6 +33,7 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 	return parts{
 		inst:     inst,
 		log:      log,
+		firewall: firewall.New(log.With("task", "firewall")),
 		kernel:   kernel.New(log.With("task", "kernel"), kernel.Options{OwnHost: ownsHost(inst)}),
 		watcher:  kernel.NewWatcher(log.With("task", "watcher"), fast),
 		routing:  routing.New(inst, log.With("task", "routing")),
@@ -53,6 +56,12 @@ func ownsHost(inst instance.Instance) bool {
 // subsystems returns the parts in the order in which a commit puts them in place.
 func (p parts) subsystems() []Subsystem {
 	return []Subsystem{
+		part[firewall.Desired]{ // before links come up: no packet gets past rules that are still to come
+			name:    "firewall",
+			render:  func(in Input) (firewall.Desired, error) { return in.Firewall, nil },
+			verbs:   p.firewall,
+			restore: p.firewall.Apply,
+		},
 		part[kernel.Desired]{
 			name:    "kernel",
 			render:  func(in Input) (kernel.Desired, error) { return kernel.Render(in.Config) },
@@ -81,8 +90,8 @@ func (p parts) tasks() []task.Task {
 
 func (p parts) forwarding(ctx context.Context, on bool) error { return p.kernel.Forwarding(ctx, on) }
 
-// takeDown removes what would go on without the daemon. Addresses and static
-// routes stay: the operator may be logged in through them.
+// takeDown removes what would go on without the daemon. Addresses, static routes
+// and the filter stay: the operator may be logged in through them.
 func (p parts) takeDown(ctx context.Context) error {
 	p.fastpath.Close()
 	return errors.Join(

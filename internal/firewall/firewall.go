@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package firewall
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"minne/internal/config"
+	"minne/internal/plan"
+	"minne/internal/policy"
+)
+
+const subsystem = "firewall"
+
+// Desired is the firewall that a configuration asks for.
+type Desired struct {
+	Policy   *policy.Policy    // nil for none: everything passes
+	Warnings []config.Problem  // what is odd about it
+	Files    map[string]string // the files it was made of: path → text
+	Broken   error             // the policy can't be made, as a file of it is gone: nothing is forwarded
+}
+
+// Render is what cfg asks of the firewall; its files are looked for in dir. A
+// configuration whose policy can't be made was accepted once, and its files have
+// changed since. Then the way is shut rather than open: see Apply.
+func Render(cfg *config.Config, dir string) (Desired, error) {
+	result, err := policy.Compile(cfg, dir)
+	if err != nil {
+		return Desired{Broken: err, Files: result.Files}, nil
+	}
+	return Desired{Policy: result.Policy, Warnings: result.Warnings, Files: result.Files}, nil
+}
+
+// Firewall is the table in the network namespace of the process.
+type Firewall struct {
+	log    *slog.Logger
+	writes atomic.Uint64
+
+	mu      sync.Mutex
+	desired Desired // what was last applied
+}
+
+// New returns the firewall of the process's network namespace.
+func New(log *slog.Logger) *Firewall { return &Firewall{log: log} }
+
+// Writes counts how often the table was loaded, changed or removed.
+func (f *Firewall) Writes() uint64 { return f.writes.Load() }
+
+// shut is the table for a policy that can't be made: the router itself stays as
+// it is, but forwards nothing.
+const shut = `	chain forward {
+		type filter hook forward priority filter; policy drop;
+		counter drop comment "default"
+	}
+`
+
+// named is a table's text with its name around and its fingerprint inside, by
+// which a table that is loaded already is known again.
+func named(body string) (script, fingerprint string) {
+	sum := sha256.Sum256([]byte(body))
+	fingerprint = hex.EncodeToString(sum[:12])
+	return fmt.Sprintf("table inet %s {\n\tcomment %q\n%s}\n", tableName, commentHead+fingerprint, body), fingerprint
+}
+
+const commentHead = "minne policy "
+
+// Apply puts the policy in place in one transaction. What is in place already is
+// left alone. A policy that can't be made leaves the table that is loaded; where
+// none is, as after a boot, nothing is forwarded until the cause is mended.
+func (f *Firewall) Apply(ctx context.Context, d Desired) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now, err := loaded(ctx)
+	if err != nil {
+		return err
+	}
+	if d.Broken != nil {
+		if now == "" {
+			script, _ := named(shut)
+			err = f.load(ctx, script)
+		}
+		return errors.Join(fmt.Errorf("the policy can't be made, so the former one stays (after a boot: nothing is forwarded): %w", d.Broken), err)
+	}
+	f.desired = d
+	if d.Policy == nil {
+		if now == "" {
+			return nil
+		}
+		return f.load(ctx, "")
+	}
+	script, want := named(Text(d.Policy))
+	if now == want {
+		return nil
+	}
+	return f.load(ctx, script)
+}
+
+// load replaces the table by what the script makes; "" removes it.
+func (f *Firewall) load(ctx context.Context, script string) error {
+	// Adding before deleting makes the deletion work whether or not the table was there.
+	script = fmt.Sprintf("table inet %[1]s\ndelete table inet %[1]s\n%[2]s", tableName, script)
+	if _, err := nft(ctx, script, "-f", "-"); err != nil {
+		return err
+	}
+	f.writes.Add(1)
+	f.log.Info("firewall loaded", "bytes", len(script))
+	return nil
+}
+
+// Plan says what Apply would change. It changes nothing.
+func (f *Firewall) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
+	if d.Broken != nil {
+		return nil, d.Broken
+	}
+	now, err := loaded(ctx)
+	if err != nil {
+		return nil, err
+	}
+	want := ""
+	if d.Policy != nil {
+		_, want = named(Text(d.Policy))
+	}
+	switch {
+	case now == want:
+		return nil, nil
+	case want == "":
+		return []plan.Change{{Subsystem: subsystem, Action: plan.Remove, Object: "firewall", Effect: "everything that is routed passes, and all may reach the router"}}, nil
+	}
+	rules := len(d.Policy.Rules)
+	change := plan.Change{Subsystem: subsystem, Action: plan.Modify, Object: "firewall"}
+	if now == "" {
+		change.Action, change.Object = plan.Add, fmt.Sprintf("firewall of %d zones with %d rules", len(d.Policy.Zones)-1, rules)
+		change.Effect = "what no rule permits is dropped, connections that exist now too"
+		return []plan.Change{change}, nil
+	}
+	counters, err := readCounters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	change.Details = differences(counters, d.Policy)
+	if len(change.Details) == 0 {
+		change.Object = "firewall: zones, sets or translations"
+	}
+	return []plan.Change{change}, nil
+}
+
+// differences are the rules that come and go, by their words.
+func differences(now []counted, p *policy.Policy) (list []string) {
+	had, has := map[string]int{}, map[string]int{}
+	for _, c := range now {
+		if c.kind == ruleCounter {
+			had[c.words]++
+		}
+	}
+	var order []string
+	for i := range p.Rules {
+		_, words := cutComment(comment(&p.Rules[i]))
+		has[words]++
+		order = append(order, words)
+	}
+	for _, words := range order {
+		if had[words] < has[words] {
+			list = append(list, "+ "+words)
+			had[words]++
+		}
+	}
+	for _, c := range now {
+		if c.kind == ruleCounter && !isService(c, p) && has[c.words] < had[c.words] {
+			list = append(list, "- "+c.words)
+			had[c.words]--
+		}
+	}
+	return list
+}
+
+// isService reports whether a counter is that of a service of the router.
+func isService(c counted, p *policy.Policy) bool {
+	for i := range p.Services {
+		if _, words := cutComment(comment(&p.Services[i])); words == c.words {
+			return true
+		}
+	}
+	return false
+}

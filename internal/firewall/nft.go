@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package firewall
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// What nft(8) is asked and how its answers are read.
+
+// nft runs nft with a script as its input.
+func nft(ctx context.Context, stdin string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "nft", args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.Output()
+	if err != nil {
+		words := []byte{}
+		if exit, ok := err.(*exec.ExitError); ok {
+			words = bytes.TrimSpace(exit.Stderr)
+		}
+		if len(words) > 2000 { // one wrong set repeats all its elements
+			words = words[:2000]
+		}
+		return "", fmt.Errorf("nft %s: %w: %s", strings.Join(args, " "), err, words)
+	}
+	return string(out), nil
+}
+
+// loaded returns the fingerprint of the table that is loaded, "" when there is none.
+func loaded(ctx context.Context) (string, error) {
+	tables, err := nft(ctx, "", "list", "tables")
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", nil // without nft there is no table of ours; loading one says what is missing
+	}
+	if err != nil {
+		return "", err
+	}
+	if !slices.Contains(strings.Split(tables, "\n"), "table inet "+tableName) {
+		return "", nil
+	}
+	text, err := nft(ctx, "", "-t", "list", "table", "inet", tableName)
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		if quoted, ok := strings.CutPrefix(strings.TrimSpace(line), "comment "); ok {
+			words, _ := strconv.Unquote(quoted)
+			return strings.TrimPrefix(words, commentHead), nil
+		}
+	}
+	return "unknown", nil
+}
+
+// counterKind is what a counter counts.
+type counterKind int
+
+const (
+	ruleCounter counterKind = iota
+	natCounter
+	defaultCounter
+)
+
+// counted is a counter of the table, all lines of its rule added.
+type counted struct {
+	kind    counterKind
+	id      int    // of rules and translations
+	words   string // of rules and translations their text; of defaults their pair, "" for the shared ones
+	packets uint64
+	bytes   uint64
+}
+
+// listing is the part of nft's JSON that counters are read from.
+type listing struct {
+	Nftables []struct {
+		Rule *struct {
+			Comment string `json:"comment"`
+			Expr    []struct {
+				Counter *struct {
+					Packets uint64 `json:"packets"`
+					Bytes   uint64 `json:"bytes"`
+				} `json:"counter"`
+			} `json:"expr"`
+		} `json:"rule"`
+	} `json:"nftables"`
+}
+
+// readCounters reads all counters of the loaded table, rules first, by their numbers.
+func readCounters(ctx context.Context) ([]counted, error) {
+	out, err := nft(ctx, "", "-j", "-t", "list", "table", "inet", tableName)
+	if err != nil {
+		return nil, err
+	}
+	var all listing
+	if err := json.Unmarshal([]byte(out), &all); err != nil {
+		return nil, fmt.Errorf("nft's list of the table: %w", err)
+	}
+	sums := map[string]*counted{}
+	for _, o := range all.Nftables {
+		if o.Rule == nil || o.Rule.Comment == "" {
+			continue
+		}
+		sum := sums[o.Rule.Comment]
+		if sum == nil {
+			c := parseComment(o.Rule.Comment)
+			sum = &c
+			sums[o.Rule.Comment] = sum
+		}
+		for _, e := range o.Rule.Expr {
+			if e.Counter != nil {
+				sum.packets += e.Counter.Packets
+				sum.bytes += e.Counter.Bytes
+			}
+		}
+	}
+	list := make([]counted, 0, len(sums))
+	for _, c := range sums {
+		list = append(list, *c)
+	}
+	slices.SortFunc(list, func(a, b counted) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.id, b.id), cmp.Compare(a.words, b.words))
+	})
+	return list, nil
+}
+
+func parseComment(text string) counted {
+	if words, ok := strings.CutPrefix(text, "default"); ok {
+		return counted{kind: defaultCounter, words: strings.TrimPrefix(words, " ")}
+	}
+	c := counted{}
+	if rest, ok := strings.CutPrefix(text, "nat"); ok {
+		c.kind, text = natCounter, rest
+	}
+	c.id, c.words = cutComment(text)
+	return c
+}
+
+// cutComment divides "#7 words".
+func cutComment(text string) (id int, words string) {
+	number, words, _ := strings.Cut(strings.TrimPrefix(text, "#"), " ")
+	id, _ = strconv.Atoi(number)
+	return id, words
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// The reference: what a Policy means for one packet, written to be read rather
+// than to be fast. Time does not pass for it: limits permit.
+
+// Packet is what a policy looks at, as the filter sees it: after the translation
+// of its destination, before that of its source, fragments put together again.
+type Packet struct {
+	In, Out              string // interfaces; "" for the router itself
+	Source, Destination  netip.Addr
+	Protocol             uint8
+	SourcePort, DestPort uint16 // of protocols with ports
+	ICMPType             uint8
+	HopLimit             uint8
+}
+
+// State is what conntrack says of a packet.
+type State int
+
+// The states.
+const (
+	New         State = iota
+	Established       // of a connection that has had an answer, either way
+	Related           // begins what belongs to a connection, or an ICMP error about one
+	Invalid           // fits no connection and can't begin one
+)
+
+// Verdict is what becomes of a packet, and which rule says so.
+type Verdict struct {
+	Action Action
+	Rule   *Rule // nil when state or a default decided
+	Pair   *Pair // nil when an interface has no zone
+	Log    bool
+}
+
+// Judge judges a packet that is forwarded, comes to the router or leaves it. The
+// state is not looked at where a pair keeps none.
+func Judge(p *Policy, packet Packet, state State) Verdict {
+	if packet.In == "" && packet.Out == "lo" || packet.In == "lo" && packet.Out == "" {
+		return Verdict{Action: Permit} // the router with itself
+	}
+	toSelf := packet.Out == ""
+	from, fromOK := p.zoneOfSide(packet.In)
+	to, toOK := p.zoneOfSide(packet.Out)
+	var pair *Pair
+	if fromOK && toOK {
+		pair = p.Pair(from, to)
+	}
+	if pair == nil || !pair.Stateless {
+		switch {
+		case state == Established, state == Related:
+			return Verdict{Action: Permit, Pair: pair}
+		case state == Invalid && packet.In != "":
+			return Verdict{Action: Deny, Pair: pair}
+		}
+	}
+	for i := range p.Services {
+		s := &p.Services[i]
+		if (toSelf && only(s.To, Self) || packet.In == "" && only(s.From, Self)) && p.matches(s, packet) {
+			return Verdict{Action: Permit, Rule: s, Pair: pair}
+		}
+	}
+	if pair == nil {
+		if packet.In == "" {
+			return Verdict{Action: Permit}
+		}
+		return Verdict{Action: Deny}
+	}
+	for _, i := range pair.Rules {
+		if r := &p.Rules[i]; p.matches(r, packet) {
+			return Verdict{Action: r.Action, Rule: r, Pair: pair, Log: r.Log != nil}
+		}
+	}
+	return Verdict{Action: pair.Default, Pair: pair, Log: pair.Log && pair.Default != Permit}
+}
+
+// zoneOfSide is the zone of an interface, or Self for none.
+func (p *Policy) zoneOfSide(iface string) (ZoneID, bool) {
+	if iface == "" {
+		return Self, true
+	}
+	return p.ZoneOf(iface)
+}
+
+func (p *Policy) matches(r *Rule, packet Packet) bool {
+	four, iface := packet.Source.Is4(), packet.In
+	if iface == "" {
+		iface = packet.Out
+	}
+	switch {
+	case four && !r.IPv4, !four && !r.IPv6:
+	case r.Interfaces != nil && !slices.Contains(r.Interfaces, iface):
+	case r.Protocols != nil && !slices.Contains(r.Protocols, packet.Protocol):
+	case r.ICMP != nil && !slices.Contains(r.ICMP, ICMPType{packet.Protocol, packet.ICMPType}):
+	case r.ICMP != nil && four != (packet.Protocol == protoICMP):
+	case r.HopLimit255 && packet.HopLimit != 255:
+	case !p.inAddresses(r.Source, packet.Source), !p.inAddresses(r.Destination, packet.Destination):
+	case !p.inPorts(r.SourcePorts, packet.SourcePort), !p.inPorts(r.Ports, packet.DestPort):
+	default:
+		return true
+	}
+	return false
+}
+
+func (p *Policy) inAddresses(a Addresses, address netip.Addr) bool {
+	inside := func(prefix netip.Prefix) bool { return prefix.Contains(address) }
+	if a.Any || slices.ContainsFunc(a.Prefixes, inside) {
+		return true
+	}
+	for _, s := range a.Sets {
+		if slices.ContainsFunc(p.Sets[s].Prefixes, inside) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Policy) inPorts(ports Ports, port uint16) bool {
+	inside := func(r PortRange) bool { return r.First <= port && port <= r.Last }
+	if ports.Any || slices.ContainsFunc(ports.Ranges, inside) {
+		return true
+	}
+	for _, s := range ports.Sets {
+		if slices.ContainsFunc(p.Sets[s].Ports, inside) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Measures and checks the packet classifier inside the kernel, without packets:
-// one run of a program judges thousands of keys from an array. The bench programs
+// Measures and checks the packet classifier and the address sets inside the
+// kernel, without packets: one run of a program judges thousands of keys from an array. The bench programs
 // time them; the check programs write every verdict down.
 //
 // Only internal/fastpath/classbench loads this. It may use bpf_loop, unlike the
 // programs that forward.
 
 #include "classify.h"
+#include "set.h"
 
 // Keys and answers; a power of two.
 #define KEYS (1 << 16)
@@ -101,6 +102,33 @@ static long answer(__u32 i, struct walk *w)
 	return 0;
 }
 
+static long time_set4(__u32 i, struct walk *w)
+{
+	struct classify_key k;
+
+	key_of(w, i, &k);
+	w->run->sum += set_has4(k.src[0] >> 32);
+	return 0;
+}
+
+static long time_set6(__u32 i, struct walk *w)
+{
+	struct classify_key k;
+
+	key_of(w, i, &k);
+	w->run->sum += set_has6(k.src[0], k.src[1]);
+	return 0;
+}
+
+static long answer_set(__u32 i, struct walk *w)
+{
+	__u32 at = i & (KEYS - 1);
+	struct classify_key k = w->keys[at];
+
+	w->answers[at] = k.ipv6 ? set_has6(k.src[0], k.src[1]) : set_has4(k.src[0] >> 32);
+	return 0;
+}
+
 #define PROGRAM(name, step)                                                      \
 	SEC("xdp") int name(struct xdp_md *ctx)                                  \
 	{                                                                        \
@@ -125,5 +153,8 @@ PROGRAM(bench_loop, time_loop)
 PROGRAM(bench4, time4)
 PROGRAM(bench6, time6)
 PROGRAM(check, answer)
+PROGRAM(bench_set4, time_set4)
+PROGRAM(bench_set6, time_set6)
+PROGRAM(check_set, answer_set)
 
 char _license[] SEC("license") = "Dual BSD/GPL";

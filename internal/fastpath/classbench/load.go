@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/fastpath/addrset"
 	"minne/internal/fastpath/classify"
 )
 
@@ -23,6 +24,9 @@ type run struct {
 	ns, sum                       uint64
 }
 
+// members is how many members the set has room for.
+const members = 200_000
+
 // bed is one load of the programs with the memory they share.
 type bed struct {
 	objs    *ebpf.Collection
@@ -31,6 +35,7 @@ type bed struct {
 	keys    []classify.Key
 	answers []uint32
 	policy  *classify.Shared
+	set     *addrset.Set
 }
 
 // newBed loads the programs with room for policies of a capacity.
@@ -46,13 +51,20 @@ func newBed(c classify.Capacity) (*bed, error) {
 			return nil, fmt.Errorf("set %s: %w", name, err)
 		}
 	}
+	sl := addrset.LayoutFor(members)
+	spec.Maps[addrset.ImageMap].ValueSize = sl.ImageBytes()
+	for name, v := range sl.Constants() {
+		if err := spec.Variables[name].Set(v); err != nil {
+			return nil, fmt.Errorf("set %s: %w", name, err)
+		}
+	}
 	objs, err := ebpf.NewCollection(spec)
 	if err != nil {
 		return nil, fmt.Errorf("load the classifier programs (root is needed): %w", err)
 	}
 	b := &bed{objs: objs}
 	memory := map[string][]byte{}
-	for _, name := range []string{"run", "keys", "answers", classify.ImageMap, classify.ActiveMap} {
+	for _, name := range []string{"run", "keys", "answers", classify.ImageMap, classify.ActiveMap, addrset.ImageMap} {
 		if memory[name], err = mapMemory(objs.Maps[name]); err != nil {
 			b.close()
 			return nil, err
@@ -62,7 +74,10 @@ func newBed(c classify.Capacity) (*bed, error) {
 	b.run = &view[run](memory["run"], 1)[0]
 	b.keys = view[classify.Key](memory["keys"], keyCount)
 	b.answers = view[uint32](memory["answers"], keyCount)
-	if b.policy, err = l.Open(memory[classify.ImageMap], memory[classify.ActiveMap], grace); err != nil {
+	if b.policy, err = l.Open(memory[classify.ImageMap], memory[classify.ActiveMap], grace); err == nil {
+		b.set, err = sl.New(memory[addrset.ImageMap], grace)
+	}
+	if err != nil {
 		b.close()
 		return nil, err
 	}
@@ -129,8 +144,8 @@ func (b *bed) time(program string, first, count uint32, dependent bool) (float64
 	return float64(b.run.ns) / float64(count), nil
 }
 
-// check judges the first count keys and leaves the verdicts in answers.
-func (b *bed) check(count int) error {
+// check runs a program that leaves its answers for the first count keys in answers.
+func (b *bed) check(program string, count int) error {
 	*b.run = run{count: uint32(count)}
-	return b.call("check")
+	return b.call(program)
 }

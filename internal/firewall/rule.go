@@ -21,16 +21,15 @@ const maxComment = 120
 
 // comment is how a rule is found again: its number, and its text to read.
 func comment(r *policy.Rule) string {
-	words := r.Text
-	if r.Name != "" {
-		words = r.Name + ": " + words
-	}
 	plain := strings.Map(func(c rune) rune {
-		if c < ' ' || c > '~' || c == '"' || c == '\\' {
+		switch {
+		case c == '"':
+			return '\''
+		case c < ' ' || c > '~' || c == '\\':
 			return '.'
 		}
 		return c
-	}, words)
+	}, r.Text)
 	if len(plain) > maxComment-10 {
 		plain = plain[:maxComment-10]
 	}

@@ -80,9 +80,16 @@ static __always_inline __u64 set_bits(__u64 h)
 	return 1ULL << (h >> 8 & 63) | 1ULL << (h >> 14 & 63) | 1ULL << (h >> 20 & 63) | 1ULL << (h >> 26 & 63);
 }
 
-// set_walk looks for a member in its bucket's list.
-static __always_inline int set_walk(const char *image, __u32 bucket, __u64 hi, __u64 lo, __u32 kind)
+// set_walk looks for a member in its bucket's list. A global function: the verifier reads it once,
+// not once for every prefix length.
+__noinline int set_walk(__u32 bucket, __u64 hi, __u64 lo, __u32 kind)
 {
+	__u32 zero = 0;
+	const char *image = bpf_map_lookup_elem(&set_image, &zero);
+
+	if (!image)
+		return 0;
+
 	__u32 at = *(const __u32 *)set_at(image, *(const __u32 *)set_at(image, SET_HEADS) + bucket);
 
 	for (int i = 0; i < SET_CHAIN && at; i++) {
@@ -105,7 +112,7 @@ static __always_inline int set_member_of(const char *image, __u64 hi, __u64 lo, 
 
 	if ((*bloom & bits) != bits)
 		return 0;
-	return set_walk(image, bucket, hi, lo, kind);
+	return set_walk(bucket, hi, lo, kind);
 }
 
 // set_has4 tells whether an IPv4 address (host byte order) is in the set.

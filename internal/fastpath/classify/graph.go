@@ -62,7 +62,8 @@ type builder struct {
 const maxWork = 40_000_000
 
 // errWork says that a policy is too entangled.
-var errWork = errors.New("the rules overlap in too many ways")
+var errWork = errors.New("the rules overlap in too many ways to be compiled; " +
+	"write fewer rules that name many networks both as source and as destination")
 
 // order is the sequence in which a graph asks.
 type order [dimensions]dimension

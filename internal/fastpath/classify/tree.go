@@ -33,7 +33,8 @@ const (
 )
 
 // errImage says that the tables do not fit.
-var errImage = errors.New("the tables need more memory than there is for them")
+var errImage = errors.New("the tables need more memory than the fast path has for them; " +
+	"write fewer rules, or join rules that differ in one address by naming a set of addresses")
 
 // span is a run of words of one value, up to where the next one starts.
 type span struct {

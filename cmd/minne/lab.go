@@ -25,6 +25,7 @@ var labCommands = []struct {
 	commands  []func(*app) *cobra.Command
 }{
 	{"measure", "Measure:", []func(*app) *cobra.Command{
+		newLabSuiteCommand,
 		newLabCostCommand,
 		newLabCompareCommand,
 		newLabThroughputCommand,

@@ -145,7 +145,7 @@ func (f *matrixFlags) transfers(ctx context.Context, n *matrix.Network, s *sessi
 	}
 	var before []result.Matrix
 	s.Update(func(r *result.Result) {
-		r.Devices = append(r.Devices, facts)
+		r.AddDevice(facts)
 		r.Tester = result.Tester{Topology: n.Topology(), Mode: "transfers between protocol stacks", Transmit: "iperf3", Receive: "iperf3"}
 		before = slices.Clip(r.Matrix)
 	})

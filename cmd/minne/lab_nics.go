@@ -5,12 +5,9 @@ package main
 import (
 	"fmt"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/lab/measure"
-	"minne/internal/lab/method"
 	"minne/internal/lab/ports"
 )
 
@@ -22,8 +19,8 @@ func newLabNICsCommand(a *app) *cobra.Command {
 		Use:   "nics --tx PORT --rx PORT",
 		Short: "Measure any router between two network cards",
 		Long: `Send through one port of this computer, receive on another, and measure what is
-between them, whatever it is: nothing of Minne runs on it. Throughput, loss and
-latency go into one report. With --look only the ports are looked at and nothing
+between them, whatever it is: nothing of Minne runs on it. Throughput, the rate at
+full load, loss and latency go into one report. With --look only the ports are looked at and nothing
 is sent.
 
 A router needs routes to the networks that the traffic comes from and goes to:
@@ -43,7 +40,7 @@ addresses as --tx-address and --rx-address, and the router's as --tx-gateway and
 		if look {
 			return a.printPorts(f.cards.Force, f.cards.Left, f.cards.Right)
 		}
-		search, err := g.search()
+		methods, err := g.suite()
 		if err != nil {
 			return err
 		}
@@ -51,11 +48,7 @@ addresses as --tx-address and --rx-address, and the router's as --tx-gateway and
 		if err != nil {
 			return err
 		}
-		loss, latency := method.LossCurveOptions{Duration: 10 * time.Second}, method.LatencyOptions{}
-		if g.quick {
-			loss.Duration, latency.Duration, latency.Repeat = time.Second, time.Second, 3
-		}
-		p.Methods = append(search, measure.Loss(loss), measure.Optional(measure.Latency(latency)))
+		p.Methods = methods
 		return f.measure(c.Context(), a, "A device between two network cards", "nics", p)
 	}
 	return c

@@ -134,7 +134,7 @@ func (p Plan) describe(ctx context.Context, j Journal, r *Rig, places []Place) e
 		if err != nil {
 			return err
 		}
-		j.Update(func(r *result.Result) { r.Devices = append(r.Devices, facts) })
+		j.Update(func(r *result.Result) { r.AddDevice(facts) })
 	}
 	j.Update(func(res *result.Result) { res.Tester = r.Tester() })
 	j.Note("Closed loop: generator, device and sink take turns on one processor, in batches of " + fmt.Sprint(traffic.Batch) +

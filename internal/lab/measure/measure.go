@@ -75,7 +75,7 @@ func (p Plan) device(ctx context.Context, s *session.Session, c *cable, d device
 		return err
 	}
 	defer func() { err = errors.Join(err, rig.Close()) }()
-	s.Update(func(r *result.Result) { r.Devices = append(r.Devices, rig.Facts()); r.Tester = rig.Tester() })
+	s.Update(func(r *result.Result) { r.AddDevice(rig.Facts()); r.Tester = rig.Tester() })
 	for _, note := range rig.Notes() {
 		s.Note(note)
 	}

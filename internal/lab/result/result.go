@@ -357,3 +357,14 @@ func (r *Result) Empty() bool {
 	return len(r.Throughput)+len(r.Loss)+len(r.BackToBack)+len(r.Latency)+len(r.Recovery)+len(r.Soak)+len(r.MRR)+len(r.Cost)+
 		len(r.Comparisons)+len(r.Energy)+len(r.Matrix)+len(r.Responsiveness)+len(r.Papers) == 0
 }
+
+// AddDevice adds a device, in place of what was known of one of its name.
+func (r *Result) AddDevice(d Device) {
+	for i := range r.Devices {
+		if r.Devices[i].Name == d.Name {
+			r.Devices[i] = d
+			return
+		}
+	}
+	r.Devices = append(r.Devices, d)
+}

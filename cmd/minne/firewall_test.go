@@ -229,10 +229,23 @@ func TestFirewall(t *testing.T) {
 	}
 	b.want(0, "policy: the firewall's rules are judged by the kernel", "show", "fast-path")
 
+	if out := b.want(0, "web server", "show", "firewall").out; !strings.Contains(out, "wan to lan") {
+		t.Errorf("show firewall:\n%s", out)
+	}
+	b.want(0, "1 added", "set", "add", "blocked", "198.51.100.9", "--timeout", "1h")
+	wan.wantReach("192.0.2.10:80", "silence")
+	b.want(0, "0 added", "set", "add", "blocked", "203.0.113.7")
+	b.want(1, "did you mean blocked?", "set", "add", "blockd", "203.0.113.7")
+	b.want(1, "is of the configuration", "set", "del", "blocked", "203.0.113.0/24")
+	b.want(1, "holds single addresses", "set", "add", "web", "10.0.0.0/8")
+
 	b.nft("flush", "ruleset")
 	b.nft("add", "table", "inet", "another")
 	b.want(0, "put in place again", "apply", school)
-	wan.wantReach("192.0.2.10:443", "silence")
+	wan.wantReach("192.0.2.10:80", "silence") // still blocked
+	b.want(0, "59m", "set", "list", "blocked")
+	b.want(0, "1 deleted", "set", "del", "blocked", "198.51.100.9")
+	wan.wantReach("192.0.2.10:80", "198.51.100.9")
 
 	b.want(0, "+ permit tcp any @web 443", "apply", "--dry-run", b.file("more.yaml", strings.Replace(schoolConfig, "@web 80 ", "@web 443 ", 1)))
 	b.want(0, "everything that is routed passes", "apply", open)

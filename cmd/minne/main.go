@@ -36,6 +36,7 @@ var groups = []func(*app) *cobra.Command{
 	newShowCommand,
 	newStatusCommand,
 	newFastPathCommand,
+	newSetCommand,
 	newDaemonCommand,
 	newStopCommand,
 	newLabCommand,

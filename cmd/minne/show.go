@@ -18,6 +18,7 @@ var shows = []func(*app) *cobra.Command{
 	newShowOSPFCommand,
 	newShowOSPF6Command,
 	newShowFastPathCommand,
+	newShowFirewallCommand,
 	newShowDropsCommand,
 	newShowRatesCommand,
 	newShowConfigCommand,

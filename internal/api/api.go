@@ -14,6 +14,7 @@
 //	POST /v1/confirm             Empty → Result
 //	POST /v1/rollback            Rollback → Result
 //	POST /v1/stop                Stop → Empty
+//	POST /v1/set                 firewall.SetChange → SetChanged
 //	GET  /v1/show/{view…}        what a view answers, see the router package
 //
 // The socket's mode is the right to read (root and the group minne); writing

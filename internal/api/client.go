@@ -91,6 +91,11 @@ func (c *Client) Show(ctx context.Context, view string, query url.Values, answer
 	return c.do(ctx, http.MethodGet, path, nil, answer)
 }
 
+// Change asks for a change that is no commit, such as of a set of the firewall.
+func (c *Client) Change(ctx context.Context, what string, question, answer any) error {
+	return c.do(ctx, "POST", "/v1/"+what, question, answer)
+}
+
 func call[A any](ctx context.Context, c *Client, method, path string, question any) (A, error) {
 	var a A
 	err := c.do(ctx, method, path, question, &a)

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"minne/internal/config"
 	"minne/internal/plan"
@@ -43,12 +45,23 @@ type Firewall struct {
 	log    *slog.Logger
 	writes atomic.Uint64
 
+	state string // file of the live elements
+
 	mu      sync.Mutex
 	desired Desired // what was last applied
+	live    ledger
 }
 
-// New returns the firewall of the process's network namespace.
-func New(log *slog.Logger) *Firewall { return &Firewall{log: log} }
+// New returns the firewall of the process's network namespace. The live elements
+// of its sets are kept in the directory stateDir.
+func New(stateDir string, log *slog.Logger) *Firewall {
+	f := &Firewall{log: log, state: filepath.Join(stateDir, "sets.json")}
+	var err error
+	if f.live, err = readLedger(f.state); err != nil {
+		log.Error("going on without them", "error", err)
+	}
+	return f
+}
 
 // Writes counts how often the table was loaded, changed or removed.
 func (f *Firewall) Writes() uint64 { return f.writes.Load() }
@@ -99,7 +112,7 @@ func (f *Firewall) Apply(ctx context.Context, d Desired) error {
 	if now == want {
 		return nil
 	}
-	return f.load(ctx, script)
+	return f.load(ctx, script+f.live.script(d.Policy, time.Now()))
 }
 
 // load replaces the table by what the script makes; "" removes it.

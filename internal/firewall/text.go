@@ -80,12 +80,12 @@ func (t *text) sets() {
 			for _, r := range s.Ports {
 				ports = append(ports, r.String())
 			}
-			t.set(s.Name+"_ports", "inet_service", "flags interval; auto-merge;", ports)
+			t.set(s.Name+"_ports", "inet_service", "flags interval;", ports)
 			continue
 		}
 		flags := "flags timeout;"
 		if s.Kind == policy.PrefixSet {
-			flags = "flags interval, timeout; auto-merge;"
+			flags = "flags interval, timeout;"
 		}
 		var four, six []string
 		for _, p := range s.Prefixes {

@@ -25,6 +25,7 @@ func (d *Daemon) endpoints(s *api.Server) {
 	api.Write(s, "POST /v1/confirm", d.answerConfirm)
 	api.Write(s, "POST /v1/rollback", d.answerRollback)
 	api.Write(s, "POST /v1/stop", d.answerStop)
+	api.Write(s, "POST /v1/set", d.answerSet)
 }
 
 // lasting is for what must end properly even when the one who asked is gone: an

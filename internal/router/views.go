@@ -21,6 +21,8 @@ var views = map[string]view{
 	"drops":      viewDrops,
 	"rates":      viewRates,
 	"log":        viewLog,
+	"firewall":   viewFirewall,
+	"set":        viewSet,
 }
 
 // viewLog is the end of the daemon's log: as many lines as the query asks for.

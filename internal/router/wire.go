@@ -33,7 +33,7 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 	return parts{
 		inst:     inst,
 		log:      log,
-		firewall: firewall.New(log.With("task", "firewall")),
+		firewall: firewall.New(inst.StateDir, log.With("task", "firewall")),
 		kernel:   kernel.New(log.With("task", "kernel"), kernel.Options{OwnHost: ownsHost(inst)}),
 		watcher:  kernel.NewWatcher(log.With("task", "watcher"), fast),
 		routing:  routing.New(inst, log.With("task", "routing")),

@@ -7,8 +7,10 @@ import "github.com/spf13/cobra"
 // benches are the commands below "minne bench".
 var benches = []func(*app) *cobra.Command{
 	newBenchFIBCommand,
+	newBenchFlowCommand,
 	newBenchForwardCommand,
 	newBenchDaemonCommand,
+	newBenchPolicyCommand,
 }
 
 func newBenchCommand(a *app) *cobra.Command {

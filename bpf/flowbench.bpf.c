@@ -47,6 +47,8 @@ struct run {
 	__u32 now;       // clock for lookups that count and for inserts
 	__u32 flags;     // of flows that are made
 	__u64 wrong;     // result: translations that are another flow's
+	__u32 base;      // in the array, of flow 0
+	__u32 unused;
 	__u64 salt;      // for other keys than those of the array: goes into the first word
 };
 
@@ -139,7 +141,7 @@ static __always_inline __u64 do_work(struct run *r, const struct flow_pair *p, _
 static long step(__u32 i, struct walk *w)
 {
 	struct run *r = w->run;
-	__u32 at = (r->first + i) & r->mask;
+	__u32 at = r->base + ((r->first + i) & r->mask);
 	struct flow_pair *p = bpf_map_lookup_elem(&pairs, &at);
 
 	if (!p)

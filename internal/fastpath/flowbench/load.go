@@ -48,7 +48,9 @@ type run struct {
 	first, count, mask, direction, dependent, zero uint32
 	ns, sum                                        uint64
 	now, flags                                     uint32
-	wrong, salt                                    uint64
+	wrong                                          uint64
+	base, _                                        uint32
+	salt                                           uint64
 }
 
 // shared are the arrays that every table's programs use: keys, answers and the order of a run.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"minne/internal/lab/machine"
 	"minne/internal/lab/ports"
 	"minne/internal/lab/result"
 	"minne/internal/lab/traffic"
@@ -41,7 +42,7 @@ func StartCards(ctx context.Context, c Cards, s Setup) (*Rig, error) {
 	if (c.LeftGateway == "") != (c.RightGateway == "") {
 		return nil, errors.New("a router has a port on either side: give both --tx-gateway and --rx-gateway, or neither when the device is a bridge or a cable")
 	}
-	cpus, err := processors()
+	cpus, err := machine.Allowed()
 	if err != nil {
 		return nil, err
 	}

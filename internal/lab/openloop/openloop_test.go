@@ -10,6 +10,7 @@ import (
 
 	"minne/internal/kernel"
 	"minne/internal/lab/device"
+	"minne/internal/lab/machine"
 	"minne/internal/lab/pattern"
 	"minne/internal/lab/trial"
 	"minne/internal/testns"
@@ -64,7 +65,7 @@ func TestEveryFrameComesBack(t *testing.T) {
 // Two lanes on however few processors: every frame comes back, in its lane's stream.
 func TestLanesShareALoad(t *testing.T) {
 	ctx := context.Background()
-	cpus, err := processors()
+	cpus, err := machine.Allowed()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,21 +32,6 @@ const MaxLanes = 16
 var errOneCPU = errors.New("this measurement needs two processors, one to send and one for the device, and this machine gives it one: " +
 	"\"minne lab cost\" and \"minne lab compare\" measure on one")
 
-// processors are those that this process may run on.
-func processors() ([]int, error) {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return nil, fmt.Errorf("ask for the processors: %w", err)
-	}
-	var cpus []int
-	for cpu := range 1024 {
-		if set.IsSet(cpu) {
-			cpus = append(cpus, cpu)
-		}
-	}
-	return cpus, nil
-}
-
 // place gives generators and a device in a namespace processors of their own.
 func place(cpus []int, lanes int) (placement, error) {
 	switch {

@@ -12,6 +12,7 @@ import (
 
 	"minne/internal/lab"
 	"minne/internal/lab/device"
+	"minne/internal/lab/machine"
 	"minne/internal/lab/pattern"
 	"minne/internal/lab/result"
 	"minne/internal/lab/traffic"
@@ -92,7 +93,7 @@ const nextHops = 64
 
 // Start builds the rig out of namespaces, with the device in it and ready. The caller closes it.
 func Start(ctx context.Context, s Setup) (*Rig, error) {
-	cpus, err := processors()
+	cpus, err := machine.Allowed()
 	if err != nil {
 		return nil, err
 	}

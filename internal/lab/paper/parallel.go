@@ -16,6 +16,7 @@ import (
 
 	"minne/internal/lab"
 	"minne/internal/lab/device"
+	"minne/internal/lab/machine"
 	"minne/internal/lab/pattern"
 	"minne/internal/lab/result"
 	"minne/internal/lab/statistics"
@@ -51,21 +52,6 @@ var (
 	hostsLeft  = device.Prefixes("198.18.128.0/17")
 	hostsRight = device.Prefixes("198.19.128.0/17")
 )
-
-// allProcessors are those that this process may run on.
-func allProcessors() ([]int, error) {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return nil, fmt.Errorf("ask for the processors: %w", err)
-	}
-	var cpus []int
-	for cpu := range 1024 {
-		if set.IsSet(cpu) {
-			cpus = append(cpus, cpu)
-		}
-	}
-	return cpus, nil
-}
 
 // newParallel builds the rig with a load for every processor. The caller closes it.
 func newParallel(ctx context.Context, means device.Means, d device.Spec, cpus []int) (*parallel, error) {
@@ -324,7 +310,7 @@ const tooFew = "it needs two processors or more, and this machine gives one"
 // severalProcessors returns the processors, or none, with the rows marked, where
 // there is but one. The note says what of the paper's four could not be run.
 func (e *experiment) severalProcessors(four string, rows ...string) ([]int, error) {
-	cpus, err := allProcessors()
+	cpus, err := machine.Allowed()
 	if err != nil {
 		return nil, err
 	}

@@ -84,16 +84,17 @@ const volatile __u32 classify_mask = CLASSIFY_WORDS - 1; // words in a buffer, m
 #define CLASSIFY_FAMILY_DST 5
 #define CLASSIFY_FAMILY_ZONES 10
 
-#define CLASSIFY_FIELD_DESC 0
-#define CLASSIFY_FIELD_STAGES 1
+#define CLASSIFY_FIELD_ROOT 0
+#define CLASSIFY_FIELD_BITS 1
 #define CLASSIFY_FIELD_DEEP 2
-#define CLASSIFY_FIELD_DEEP_STAGES 3
 
 // Descriptors of trees: kind, width of a stage, place in units of 16 bytes; or a class, or the
 // number of a tree of second words.
 #define CLASSIFY_LEAF (1U << 30)
 #define CLASSIFY_STAGE (2U << 30)
 #define CLASSIFY_STAGES 17
+#define CLASSIFY_LEVELS 12
+#define CLASSIFY_IS_TREE (1ULL << 31)
 #define CLASSIFY_DEEP 0x8000
 
 // References of graphs: kind, dimension, place in words; or a rule's number.
@@ -145,7 +146,7 @@ static __always_inline __u64 classify_leaf(struct classify_buffer b, __u64 word,
 }
 
 // classify_tree finds the class of a left-aligned key.
-static __always_inline __u64 classify_tree(struct classify_buffer b, __u32 root, __u32 stages, __u64 key)
+static __always_inline __u64 classify_tree(struct classify_buffer b, __u32 root, __u64 key)
 {
 	__u64 desc = root;
 
@@ -160,18 +161,48 @@ static __always_inline __u64 classify_tree(struct classify_buffer b, __u32 root,
 	return classify_leaf(b, (desc & 0xffffff) << 2, key >> 1);
 }
 
-static __always_inline __u64 classify_address(struct classify_buffer b, __u32 field, const __u64 *address, __u32 ipv6)
+// classify_search finds the class of a word of an IPv6 address in a search tree: three comparisons
+// a level and no branch but the loop's.
+static __always_inline __u64 classify_search(struct classify_buffer b, __u64 root, __u64 key)
 {
-	__u64 class = classify_tree(b, *classify_at(b, field + CLASSIFY_FIELD_DESC),
-				    *classify_at(b, field + CLASSIFY_FIELD_STAGES), address[0]);
+	const __u32 *r = classify_at(b, root);
+	__u64 nodes = r[0], values = r[1], levels = r[2], at = 0;
 
-	if (ipv6 && class & CLASSIFY_DEEP) {
-		__u32 roots = *classify_at(b, field + CLASSIFY_FIELD_DEEP);
+	for (__u32 i = 0; i < CLASSIFY_LEVELS && i < levels; i++) {
+		const __u64 *starts = (const __u64 *)classify_at(b, (nodes + at) << 3);
+		__u64 behind = classify_opaque(key - starts[0]) >> 63;
 
-		class = classify_tree(b, *classify_at(b, roots + (class & ~CLASSIFY_DEEP)),
-				      *classify_at(b, field + CLASSIFY_FIELD_DEEP_STAGES), address[1]);
+		behind += classify_opaque(key - starts[1]) >> 63;
+		behind += classify_opaque(key - starts[2]) >> 63;
+		at = at * 4 + 4 - behind;
+	}
+	return classify_half(b, values + at);
+}
+
+static __always_inline __u64 classify_address4(struct classify_buffer b, __u32 field, const __u64 *address)
+{
+	return classify_tree(b, *classify_at(b, field + CLASSIFY_FIELD_ROOT), address[0]);
+}
+
+static __always_inline __u64 classify_address6(struct classify_buffer b, __u32 field, const __u64 *address)
+{
+	__u32 width = *classify_at(b, field + CLASSIFY_FIELD_BITS) & 31;
+	__u64 class = *classify_at(b, *classify_at(b, field + CLASSIFY_FIELD_ROOT) + (address[0] >> 1 >> (63 - width)));
+
+	if (class & CLASSIFY_IS_TREE)
+		class = classify_search(b, class & ~CLASSIFY_IS_TREE, address[0] << width >> width);
+	if (class & CLASSIFY_DEEP) {
+		__u64 roots = *classify_at(b, field + CLASSIFY_FIELD_DEEP);
+
+		class = (class & ~CLASSIFY_DEEP) << 1 | address[1] >> 63;
+		class = classify_search(b, roots + class * 4, address[1] << 1 >> 1);
 	}
 	return class;
+}
+
+static __always_inline __u64 classify_address(struct classify_buffer b, __u32 field, const __u64 *address, __u32 ipv6)
+{
+	return ipv6 ? classify_address6(b, field, address) : classify_address4(b, field, address);
 }
 
 static __always_inline __u64 classify_port(struct classify_buffer b, __u32 head, __u32 port)

@@ -55,11 +55,10 @@ const (
 	familyField = 0 // five words for the source, five for the destination
 	familyZones = 10
 
-	fieldDesc       = 0 // descriptor of the tree
-	fieldStages     = 1
-	fieldDeep       = 2 // place of the descriptors of second words
-	fieldDeepStages = 3
-	fieldWords      = 5
+	fieldRoot  = 0 // IPv4: descriptor of a tree of stages; IPv6: place of the table of first words
+	fieldBits  = 1 // that number the table's entries
+	fieldDeep  = 2 // place of the roots of second words' trees
+	fieldWords = 5
 
 	headWords = headFamily + 2*familyWords
 )
@@ -243,7 +242,7 @@ func (c *compiler) family(family int) error {
 				b.rules[i].runs[d] = classes.sets[n[d]]
 			}
 		}
-		if err := c.writeAddresses(head, d, classes.runs); err != nil {
+		if err := c.writeAddresses(family, d, classes.runs); err != nil {
 			return err
 		}
 	}
@@ -259,16 +258,22 @@ func (c *compiler) family(family int) error {
 	return c.writeGraphs(b, head, stats)
 }
 
-func (c *compiler) writeAddresses(head, d int, runs []classRun) error {
-	a, err := c.image.addressTree(runs)
+// writeAddresses writes the tree of one field's classes.
+func (c *compiler) writeAddresses(family, d int, runs []classRun) error {
+	spans, deep, err := words(runs)
 	if err != nil {
 		return err
 	}
-	field := head + familyField + d*fieldWords
-	c.image.words[field+fieldDesc] = a.desc
-	c.image.words[field+fieldStages] = a.stages
-	c.image.words[field+fieldDeepStages] = a.deepStages
-	return c.put(field+fieldDeep, a.deep)
+	field := headFamily + family*familyWords + familyField + d*fieldWords
+	if family == 1 {
+		table, roots, width, err := c.image.searchTrees(spans, deep)
+		c.image.words[field+fieldRoot], c.image.words[field+fieldBits] = uint32(table), uint32(width)
+		c.image.words[field+fieldDeep] = uint32(roots)
+		return err
+	}
+	desc, err := c.image.tree(spans)
+	c.image.words[field+fieldRoot] = desc
+	return err
 }
 
 // inFamily returns a rule's address sets; ok is false when it can match no packet of the family.

@@ -11,8 +11,8 @@ func (t *Tables) Lookup(k *Key) uint32 {
 	if k.IPv6 {
 		head = w[headFamily+familyWords:]
 	}
-	classes := uint64(t.address(head, source, k.Source)) |
-		uint64(t.address(head, destination, k.Destination))<<16 |
+	classes := uint64(t.address(head, source, k, k.Source)) |
+		uint64(t.address(head, destination, k, k.Destination))<<16 |
 		uint64(t.transport(k))<<32
 	zone := head[familyZones] + 4*uint32(k.Zone)
 	first := uint32(noRule)
@@ -22,13 +22,35 @@ func (t *Tables) Lookup(k *Key) uint32 {
 	return w[w[headVerdicts]+(first+1)&noRule]
 }
 
-func (t *Tables) address(head []uint32, d dimension, a [2]uint64) uint32 {
+func (t *Tables) address(head []uint32, d dimension, k *Key, a [2]uint64) uint32 {
 	field := head[familyField+fieldWords*int(d):]
-	class := t.tree(field[fieldDesc], field[fieldStages], a[0])
+	if !k.IPv6 {
+		return t.tree(field[fieldRoot], a[0])
+	}
+	width := field[fieldBits]
+	class := t.words[field[fieldRoot]+uint32(a[0]>>(64-width))]
+	if class&isTree != 0 {
+		class = t.search(class&^isTree, a[0]<<width>>width)
+	}
 	if class&deepValue != 0 {
-		class = t.tree(t.words[field[fieldDeep]+class&maxClasses], field[fieldDeepStages], a[1])
+		class = t.search(field[fieldDeep]+(class&maxClasses*2+uint32(a[1]>>63))*rootWords, a[1]&startBits)
 	}
 	return class
+}
+
+// search finds the value of a word in a search tree.
+func (t *Tables) search(root uint32, key uint64) uint32 {
+	i := uint32(0)
+	for range t.words[root+rootLevels] {
+		node := (t.words[root+rootNodes] + i) * nodeWords
+		i = 4*i + 1
+		for child := range uint32(3) {
+			if t.word64(node+2*child) <= key {
+				i++
+			}
+		}
+	}
+	return t.half(0, t.words[root+rootValues]+i)
 }
 
 func (t *Tables) transport(k *Key) uint32 {
@@ -46,9 +68,9 @@ func (t *Tables) half(at, i uint32) uint32 {
 	return uint32(binary.NativeEndian.Uint16(b[2*(i&1):]))
 }
 
-// tree finds the value of a word in a tree of so many stages.
-func (t *Tables) tree(desc, stages uint32, key uint64) uint32 {
-	for range stages {
+// tree finds the value of a word in a tree of stages.
+func (t *Tables) tree(desc uint32, key uint64) uint32 {
+	for range maxStages {
 		if desc>>30 != kindStage>>30 {
 			break
 		}

@@ -68,35 +68,31 @@ func (m *image) set64(word int, v uint64) {
 	m.words[word], m.words[word+1] = pair[0], pair[1]
 }
 
-// tree writes a tree and returns its descriptor and the number of its stages behind each other.
-func (m *image) tree(spans []span) (desc uint32, stages int, err error) {
-	return m.subtree(spans, 0, 0)
-}
+// tree writes a tree and returns its descriptor.
+func (m *image) tree(spans []span) (desc uint32, err error) { return m.subtree(spans, 0, 0) }
 
 // subtree writes the tree of the spans from base on, which all keys share in their first `used`
 // bits. The first span may begin before base.
-func (m *image) subtree(spans []span, base uint64, used uint) (desc uint32, stages int, err error) {
+func (m *image) subtree(spans []span, base uint64, used uint) (desc uint32, err error) {
 	if len(spans) == 1 {
-		return spans[0].value, 0, nil
+		return spans[0].value, nil
 	}
 	if len(spans) <= leafStarts+1 && used > 0 {
-		desc, err = m.leaf(spans, base, used)
-		return desc, 0, err
+		return m.leaf(spans, base, used)
 	}
 	width := stageBits(spans, base, used)
 	at, err := m.take(1<<width, unitWords)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	for i, slot := range slots(spans, base, used, width) {
-		desc, below, err := m.subtree(slot, base+uint64(i)<<(64-used-width), used+width)
+		desc, err := m.subtree(slot, base+uint64(i)<<(64-used-width), used+width)
 		if err != nil {
-			return 0, 0, err
+			return 0, err
 		}
 		m.words[at+i] = desc
-		stages = max(stages, below)
 	}
-	return kindStage | uint32(width)<<24 | uint32(at/unitWords), stages + 1, nil
+	return kindStage | uint32(width)<<24 | uint32(at/unitWords), nil
 }
 
 // slots yields the spans of each entry of a stage.
@@ -176,52 +172,4 @@ func (m *image) leaf(spans []span, base uint64, used uint) (uint32, error) {
 		m.words[at+2*leafStarts+i] = pair16(values[2*i], values[2*i+1])
 	}
 	return kindLeaf | uint32(at/unitWords), nil
-}
-
-// addresses is what lookups must know of the addresses of one field.
-type addresses struct {
-	desc, stages uint32
-	deep         []uint32 // descriptors of the trees of second words
-	deepStages   uint32
-}
-
-// addressTree writes the tree of a sweep's runs. Addresses whose first words are the same but not
-// their classes get a tree of their own.
-func (m *image) addressTree(runs []classRun) (a addresses, err error) {
-	var spans []span
-	add := func(start uint64, value uint32) {
-		if n := len(spans); n == 0 || spans[n-1].value != value {
-			spans = append(spans, span{start, value})
-		}
-	}
-	for i := 0; i < len(runs); {
-		hi := runs[i].start.hi
-		if runs[i].start.lo == 0 && (i+1 == len(runs) || runs[i+1].start.hi != hi) {
-			add(hi, runs[i].class)
-			i++
-			continue
-		}
-		var inside []span
-		if runs[i].start.lo != 0 {
-			inside = append(inside, span{0, runs[i-1].class})
-		}
-		for ; i < len(runs) && runs[i].start.hi == hi; i++ {
-			inside = append(inside, span{runs[i].start.lo, runs[i].class})
-		}
-		desc, stages, err := m.tree(inside)
-		if err != nil {
-			return a, err
-		}
-		if len(a.deep) >= deepValue {
-			return a, errors.New("more than 32,768 IPv6 networks of 64 bits hold longer prefixes")
-		}
-		add(hi, deepValue|uint32(len(a.deep)))
-		a.deep, a.deepStages = append(a.deep, desc), max(a.deepStages, uint32(stages))
-		if hi != ^uint64(0) && (i == len(runs) || runs[i].start != point{hi: hi + 1}) {
-			add(hi+1, runs[i-1].class)
-		}
-	}
-	desc, stages, err := m.tree(spans)
-	a.desc, a.stages = desc, uint32(stages)
-	return a, err
 }

@@ -11,8 +11,8 @@
 //
 // A lookup has three parts:
 //
-//   1. Each field becomes a class: addresses and ports by trees of ranges, the kind
-//      of packet by a table.
+//   1. Each field becomes a class: addresses by a table of their first bits and
+//      search trees behind it, ports by pages, the kind of packet by a table.
 //   2. Two tables join the classes of kind and ports to a transport class.
 //   3. Up to three graphs lead from the zone pair by the classes to a rule; the
 //      first of their rules gives the verdict.
@@ -20,8 +20,7 @@
 // Every access is masked with the size of a buffer: the verifier needs the proof,
 // and even a corrupt image can't lead outside it.
 //
-// A program may set CLASSIFY_WORDS before it includes this; the loader sets the map's size and
-// classify_mask (classify.Layout says how).
+// The loader sets the map's size and classify_mask (classify.Layout says how).
 
 #pragma once
 
@@ -32,7 +31,7 @@
 // 32-bit words in a buffer, a power of two. 8 MiB.
 #define CLASSIFY_WORDS (1 << 21)
 
-// Bytes behind the buffers, so that a leaf or node may be read whole wherever it begins.
+// Bytes behind the buffers, so that a node may be read whole wherever it begins.
 #define CLASSIFY_SLACK 64
 
 // Bits of a key's kind above the protocol number.
@@ -84,18 +83,14 @@ const volatile __u32 classify_mask = CLASSIFY_WORDS - 1; // words in a buffer, m
 #define CLASSIFY_FAMILY_DST 5
 #define CLASSIFY_FAMILY_ZONES 10
 
-#define CLASSIFY_FIELD_ROOT 0
-#define CLASSIFY_FIELD_BITS 1
-#define CLASSIFY_FIELD_DEEP 2
+#define CLASSIFY_FIELD_TABLE 0 // place of the table of the first word's first bits
+#define CLASSIFY_FIELD_BITS 1  // how many bits
+#define CLASSIFY_FIELD_DEEP 2  // place of the roots of second words' trees
 
-// Descriptors of trees: kind, width of a stage, place in units of 16 bytes; or a class, or the
-// number of a tree of second words.
-#define CLASSIFY_LEAF (1U << 30)
-#define CLASSIFY_STAGE (2U << 30)
-#define CLASSIFY_STAGES 17
-#define CLASSIFY_LEVELS 12
+// An entry of the table: the place of a tree's root, or a class, or the number of a tree of second words.
 #define CLASSIFY_IS_TREE (1ULL << 31)
 #define CLASSIFY_DEEP 0x8000
+#define CLASSIFY_LEVELS 12
 
 // References of graphs: kind, dimension, place in words; or a rule's number.
 #define CLASSIFY_TABLE 1
@@ -133,36 +128,8 @@ static __always_inline __u64 classify_half(struct classify_buffer b, __u64 entry
 	return *(const __u16 *)(b.at + ((entry & (b.mask << 1 | 1)) << 1));
 }
 
-// classify_leaf is the value of the last of up to seven ranges that does not start behind the key.
-// Starts and key have 63 bits: the sign of a difference is its bit 63.
-static __always_inline __u64 classify_leaf(struct classify_buffer b, __u64 word, __u64 key)
-{
-	const __u64 *starts = (const __u64 *)classify_at(b, word);
-	__u64 behind = 0;
-
-	for (int i = 0; i < 6; i++)
-		behind += classify_opaque(key - starts[i]) >> 63;
-	return ((const __u16 *)(starts + 6))[behind & 7];
-}
-
-// classify_tree finds the class of a left-aligned key.
-static __always_inline __u64 classify_tree(struct classify_buffer b, __u32 root, __u64 key)
-{
-	__u64 desc = root;
-
-	for (int i = 0; i < CLASSIFY_STAGES && desc >= CLASSIFY_STAGE; i++) {
-		__u64 width = desc >> 24 & 31;
-
-		desc = *classify_at(b, ((desc & 0xffffff) << 2) + (key >> (64 - width)));
-		key <<= width;
-	}
-	if (desc < CLASSIFY_LEAF)
-		return desc & 0xffff;
-	return classify_leaf(b, (desc & 0xffffff) << 2, key >> 1);
-}
-
-// classify_search finds the class of a word of an IPv6 address in a search tree: three comparisons
-// a level and no branch but the loop's.
+// classify_search finds the class of a word of an address in a search tree: three comparisons a level
+// and no branch but the loop's. The starts have 63 bits: the sign of a difference is its bit 63.
 static __always_inline __u64 classify_search(struct classify_buffer b, __u64 root, __u64 key)
 {
 	const __u32 *r = classify_at(b, root);
@@ -179,30 +146,21 @@ static __always_inline __u64 classify_search(struct classify_buffer b, __u64 roo
 	return classify_half(b, values + at);
 }
 
-static __always_inline __u64 classify_address4(struct classify_buffer b, __u32 field, const __u64 *address)
-{
-	return classify_tree(b, *classify_at(b, field + CLASSIFY_FIELD_ROOT), address[0]);
-}
-
-static __always_inline __u64 classify_address6(struct classify_buffer b, __u32 field, const __u64 *address)
+// classify_address is the class of an address, without its second word for IPv4.
+static __always_inline __u64 classify_address(struct classify_buffer b, __u32 field, const __u64 *address, __u32 ipv6)
 {
 	__u32 width = *classify_at(b, field + CLASSIFY_FIELD_BITS) & 31;
-	__u64 class = *classify_at(b, *classify_at(b, field + CLASSIFY_FIELD_ROOT) + (address[0] >> 1 >> (63 - width)));
+	__u64 class = *classify_at(b, *classify_at(b, field + CLASSIFY_FIELD_TABLE) + (address[0] >> 1 >> (63 - width)));
 
 	if (class & CLASSIFY_IS_TREE)
 		class = classify_search(b, class & ~CLASSIFY_IS_TREE, address[0] << width >> width);
-	if (class & CLASSIFY_DEEP) {
+	if (ipv6 && class & CLASSIFY_DEEP) {
 		__u64 roots = *classify_at(b, field + CLASSIFY_FIELD_DEEP);
 
 		class = (class & ~CLASSIFY_DEEP) << 1 | address[1] >> 63;
 		class = classify_search(b, roots + class * 4, address[1] << 1 >> 1);
 	}
 	return class;
-}
-
-static __always_inline __u64 classify_address(struct classify_buffer b, __u32 field, const __u64 *address, __u32 ipv6)
-{
-	return ipv6 ? classify_address6(b, field, address) : classify_address4(b, field, address);
 }
 
 static __always_inline __u64 classify_port(struct classify_buffer b, __u32 head, __u32 port)
@@ -238,20 +196,9 @@ static __always_inline __u64 classify_runs(struct classify_buffer b, __u64 place
 	return node[4 + (n * CLASSIFY_LANES >> 48 & 7)];
 }
 
-// classify_perhaps goes one node of runs further, or stays where it is; without a branch.
-static __always_inline __u64 classify_perhaps(struct classify_buffer b, __u64 ref, __u64 classes)
-{
-	__u64 is_runs = classify_opaque(-(ref >> 31));
-	__u64 next = classify_runs(b, ref & is_runs, classify_class(ref, classes));
-
-	return ref ^ ((ref ^ next) & is_runs);
-}
-
-// classify_walk follows references to a rule. Nearly always they are a table and two nodes of runs.
+// classify_walk follows references to a rule.
 static __always_inline __u64 classify_walk(struct classify_buffer b, __u64 ref, __u64 classes)
 {
-	if (ref >> 30 == CLASSIFY_TABLE)
-		ref = *classify_at(b, (ref & 0xfffffff) + classify_class(ref, classes));
 	for (int i = 0; i < CLASSIFY_STEPS && ref >> 30; i++) {
 		if (ref >> 30 == CLASSIFY_TABLE)
 			ref = *classify_at(b, (ref & 0xfffffff) + classify_class(ref, classes));

@@ -3,7 +3,6 @@
 package classify
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -55,7 +54,7 @@ const (
 	familyField = 0 // five words for the source, five for the destination
 	familyZones = 10
 
-	fieldRoot  = 0 // IPv4: descriptor of a tree of stages; IPv6: place of the table of first words
+	fieldTable = 0 // place of the table of first words
 	fieldBits  = 1 // that number the table's entries
 	fieldDeep  = 2 // place of the roots of second words' trees
 	fieldWords = 5
@@ -264,15 +263,10 @@ func (c *compiler) writeAddresses(family, d int, runs []classRun) error {
 	if err != nil {
 		return err
 	}
+	table, roots, width, err := c.image.searchTrees(spans, deep)
 	field := headFamily + family*familyWords + familyField + d*fieldWords
-	if family == 1 {
-		table, roots, width, err := c.image.searchTrees(spans, deep)
-		c.image.words[field+fieldRoot], c.image.words[field+fieldBits] = uint32(table), uint32(width)
-		c.image.words[field+fieldDeep] = uint32(roots)
-		return err
-	}
-	desc, err := c.image.tree(spans)
-	c.image.words[field+fieldRoot] = desc
+	c.image.words[field+fieldTable], c.image.words[field+fieldBits] = uint32(table), uint32(width)
+	c.image.words[field+fieldDeep] = uint32(roots)
 	return err
 }
 
@@ -404,19 +398,4 @@ func (b *builder) width(rule uint32, d dimension) int {
 		n += int(one.last-one.first) + 1
 	}
 	return n
-}
-
-// split64 and pair16 lay values into words as the CPU reads them.
-func split64(v uint64) (words [2]uint32) {
-	var b [8]byte
-	binary.NativeEndian.PutUint64(b[:], v)
-	words[0], words[1] = binary.NativeEndian.Uint32(b[:]), binary.NativeEndian.Uint32(b[4:])
-	return words
-}
-
-func pair16(first, second uint32) uint32 {
-	var b [4]byte
-	binary.NativeEndian.PutUint16(b[:], uint16(first))
-	binary.NativeEndian.PutUint16(b[2:], uint16(second))
-	return binary.NativeEndian.Uint32(b[:])
 }

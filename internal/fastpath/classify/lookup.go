@@ -11,8 +11,8 @@ func (t *Tables) Lookup(k *Key) uint32 {
 	if k.IPv6 {
 		head = w[headFamily+familyWords:]
 	}
-	classes := uint64(t.address(head, source, k, k.Source)) |
-		uint64(t.address(head, destination, k, k.Destination))<<16 |
+	classes := uint64(t.address(head, source, k.Source)) |
+		uint64(t.address(head, destination, k.Destination))<<16 |
 		uint64(t.transport(k))<<32
 	zone := head[familyZones] + 4*uint32(k.Zone)
 	first := uint32(noRule)
@@ -22,13 +22,10 @@ func (t *Tables) Lookup(k *Key) uint32 {
 	return w[w[headVerdicts]+(first+1)&noRule]
 }
 
-func (t *Tables) address(head []uint32, d dimension, k *Key, a [2]uint64) uint32 {
+func (t *Tables) address(head []uint32, d dimension, a [2]uint64) uint32 {
 	field := head[familyField+fieldWords*int(d):]
-	if !k.IPv6 {
-		return t.tree(field[fieldRoot], a[0])
-	}
 	width := field[fieldBits]
-	class := t.words[field[fieldRoot]+uint32(a[0]>>(64-width))]
+	class := t.words[field[fieldTable]+uint32(a[0]>>(64-width))]
 	if class&isTree != 0 {
 		class = t.search(class&^isTree, a[0]<<width>>width)
 	}
@@ -66,29 +63,6 @@ func (t *Tables) half(at, i uint32) uint32 {
 	var b [4]byte
 	binary.NativeEndian.PutUint32(b[:], t.words[at+i/2])
 	return uint32(binary.NativeEndian.Uint16(b[2*(i&1):]))
-}
-
-// tree finds the value of a word in a tree of stages.
-func (t *Tables) tree(desc uint32, key uint64) uint32 {
-	for range maxStages {
-		if desc>>30 != kindStage>>30 {
-			break
-		}
-		width := desc >> 24 & 31
-		desc = t.words[desc&0xffffff*unitWords+uint32(key>>(64-width))]
-		key <<= width
-	}
-	if desc>>30 != kindLeaf>>30 {
-		return desc & 0xffff
-	}
-	at := desc & 0xffffff * unitWords
-	behind := uint32(0)
-	for i := range uint32(leafStarts) {
-		if t.word64(at+2*i) > key>>1 {
-			behind++
-		}
-	}
-	return t.half(at+2*leafStarts, behind)
 }
 
 func (t *Tables) word64(at uint32) uint64 {

@@ -2,8 +2,8 @@
 
 package classify
 
-// The search tree finds the class of an IPv6 address, one 64-bit word of it after
-// the other. Networks of a site share long beginnings, which direct stages would
+// The search tree finds the class of an address, one 64-bit word of it after the
+// other; IPv4 has one. Networks of a site share long beginnings, which direct stages would
 // follow bit by bit, each address to another depth. Here a node compares with three
 // starts, without a branch, and walks have one of two lengths: the processor foresees
 // it, and no set of prefixes makes it long.
@@ -15,6 +15,7 @@ package classify
 
 import (
 	"errors"
+	"iter"
 	"math/bits"
 )
 
@@ -29,6 +30,19 @@ const (
 	rootValues = 1
 	rootLevels = 2
 )
+
+// deepValue marks a value: addresses with this first word differ in their second, by the tree whose
+// number is in the other bits.
+const (
+	deepValue  = 0x8000
+	maxClasses = deepValue - 1
+)
+
+// span is a run of words of one value, up to where the next one starts.
+type span struct {
+	start uint64
+	value uint32
+}
 
 // words splits a sweep's runs into the ranges of first words and, where addresses differ in their
 // second words only, the ranges of those. Such a first word's value is the number of its ranges.
@@ -104,6 +118,26 @@ func (m *image) searchTrees(spans []span, deep [][]span) (table, roots int, widt
 		}
 	}
 	return table, roots, width, nil
+}
+
+// slots yields the spans of each entry of a stage.
+func slots(spans []span, base uint64, used, width uint) iter.Seq2[int, []span] {
+	return func(yield func(int, []span) bool) {
+		last := uint64(1)<<(64-used-width) - 1
+		for i, from := 0, 0; i < 1<<width; i++ {
+			start := base + uint64(i)<<(64-used-width)
+			for from+1 < len(spans) && spans[from+1].start <= start {
+				from++
+			}
+			to := from + 1
+			for to < len(spans) && spans[to].start-start <= last {
+				to++
+			}
+			if !yield(i, spans[from:to]) {
+				return
+			}
+		}
+	}
 }
 
 // levelsFor is how many levels tell so many ranges apart.

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package policy asks two voices about the same packets: the reference of package
+// policy, and the kernel with the nftables text that package firewall makes. For
+// each of many random policies, packets at the edges of its rules are sent through
+// a router of the kernel's, and what comes out, what is answered, and which rule
+// counted it must be what the reference says.
+package policy
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"minne/internal/config"
+	"minne/internal/firewall"
+	"minne/internal/packet"
+	"minne/internal/policy"
+)
+
+const (
+	policies   = 120
+	perPolicy  = 250
+	firstStamp = 1
+)
+
+func TestReferenceAgainstNftables(t *testing.T) {
+	b := newBed(t)
+	for _, s := range []string{"net/ipv4/icmp_msgs_per_sec", "net/ipv4/icmp_msgs_burst"} {
+		write(t, s, "1000000")
+	}
+	write(t, "net/ipv6/icmp/ratelimit", "0")
+	v := &voices{b, firewall.New(t.TempDir(), slog.New(slog.DiscardHandler))}
+	verdicts := map[string]int{}
+	for seed := range uint64(policies) {
+		g := newGenerator(seed)
+		d := g.draft()
+		p, err := compile(d)
+		if err != nil {
+			t.Fatalf("seed %d: %v\n%s", seed, err, d.text())
+		}
+		var trials []trial
+		for range perPolicy {
+			trials = append(trials, g.trial(b, p))
+		}
+		wrong, counts := v.disagreements(p, trials, verdicts)
+		if len(wrong) == 0 && counts == "" {
+			continue
+		}
+		if len(wrong) == 0 {
+			t.Fatalf("seed %d: the rules counted other packets than the reference:\n%s\n%s", seed, counts, d.text())
+		}
+		small, one := v.shrink(d, wrong[0].trial)
+		p, _ = compile(small)
+		again, _ := v.disagreements(p, one, verdicts)
+		t.Fatalf("seed %d: %d disagreements, the first:\n%v\nmade small (nothing, if it takes all the packets to happen):\n%v\n%s\n%s",
+			seed, len(wrong), wrong[0], again, small.text(), firewall.Text(p))
+	}
+	t.Logf("%d policies, verdicts %v", policies, verdicts)
+	for _, want := range []string{"permit", "deny", "reject", "reply permit", "self permit", "self deny", "self reject"} {
+		if verdicts[want] < policies/10 {
+			t.Errorf("only %d packets of the kind %q were tried", verdicts[want], want)
+		}
+	}
+}
+
+// compile reads a draft as minne apply does.
+func compile(d draft) (*policy.Policy, error) {
+	cfg, err := config.Parse("draft.yaml", []byte(d.text()))
+	if err != nil {
+		return nil, err
+	}
+	if err := config.Check(cfg, config.Secrets{}); err != nil {
+		return nil, err
+	}
+	r, err := policy.Compile(cfg, "/")
+	return r.Policy, err
+}
+
+type voices struct {
+	*bed
+	firewall *firewall.Firewall
+}
+
+// disagreement is a packet about which the two don't agree.
+type disagreement struct {
+	trial     []trial // the packet, with the one that it answers in front
+	reference policy.Verdict
+	kernel    string
+}
+
+func (d disagreement) String() string {
+	rule := "no rule"
+	if d.reference.Rule != nil {
+		rule = d.reference.Rule.Text
+	}
+	return fmt.Sprintf("%v\n  reference: %v (%s)\n  kernel: %s\n", d.trial, d.reference.Action, rule, d.kernel)
+}
+
+// disagreements loads the policy, sends the packets and the replies to those that
+// pass, and compares. counts tells of rules that counted otherwise.
+func (v *voices) disagreements(p *policy.Policy, trials []trial, verdicts map[string]int) (wrong []disagreement, counts string) {
+	v.t.Helper()
+	// An empty policy between two makes the counters of equal ones begin anew.
+	must(v.t, v.firewall.Apply(context.Background(), firewall.Desired{}))
+	must(v.t, v.firewall.Apply(context.Background(), firewall.Desired{Policy: p}))
+	must(v.t, netlink.ConntrackTableFlush(netlink.ConntrackTable))
+	counted := map[int]uint64{}
+	round := func(list []trial) (passed []trial) {
+		s := &seen{port: map[stamped]int{}, answered: map[netip.Addr]map[string]bool{}}
+		for i, t := range list {
+			packet.Stamp(t.frame, uint32(firstStamp+i))
+			v.send(t.port, t.frame)
+		}
+		v.barrier(s)
+		for i, t := range list {
+			want := policy.Judge(p, t.what, t.state)
+			if want.Rule != nil {
+				counted[want.Rule.ID]++
+			}
+			verdicts[kind(t, want)]++
+			if got := s.verdict(t, uint32(firstStamp+i), want); got != "" {
+				d := disagreement{[]trial{t}, want, got}
+				if t.reply {
+					d.trial = []trial{v.original(trials, t), t}
+				}
+				wrong = append(wrong, d)
+			} else if want.Action == policy.Permit {
+				passed = append(passed, t)
+			}
+		}
+		return passed
+	}
+	var replies []trial
+	for _, t := range round(trials) {
+		if r, ok := answer(v.bed, t); ok && !t.reply {
+			r.state = policy.Established
+			replies = append(replies, r)
+		}
+	}
+	round(replies)
+	return wrong, v.compareCounts(p, counted)
+}
+
+// original is the trial that a reply answers.
+func (v *voices) original(trials []trial, reply trial) trial {
+	i := slices.IndexFunc(trials, func(t trial) bool {
+		return t.what.Source == reply.what.Destination && t.what.Destination == reply.what.Source && t.what.Protocol == reply.what.Protocol &&
+			(t.what.SourcePort == reply.what.DestPort && t.what.DestPort == reply.what.SourcePort || t.what.ICMPType != 0)
+	})
+	return trials[i]
+}
+
+func kind(t trial, v policy.Verdict) string {
+	words := v.Action.String()
+	if t.reply {
+		words = "reply " + words
+	}
+	if t.what.Out == "" {
+		words = "self " + words
+	}
+	return words
+}
+
+// compareCounts holds the counters of the rules against those of the reference.
+func (v *voices) compareCounts(p *policy.Policy, want map[int]uint64) string {
+	o, err := v.firewall.Observe(context.Background())
+	must(v.t, err)
+	if o.Problem != "" {
+		v.t.Fatal(o.Problem)
+	}
+	var wrong strings.Builder
+	for _, r := range o.Rules {
+		if r.ID <= len(p.Rules) && r.Packets != want[r.ID] {
+			fmt.Fprintf(&wrong, "#%d %s: %d packets, the reference says %d\n", r.ID, r.Text, r.Packets, want[r.ID])
+		}
+	}
+	return wrong.String()
+}
+
+// note remembers a frame that came out of the router.
+func (s *seen) note(port int, frame []byte) {
+	id, ok := packet.StampOf(frame)
+	at, etherType, _ := packet.NetworkOffset(frame)
+	b := frame[at:]
+	if !ok {
+		return
+	}
+	var src, dst netip.Addr
+	var protocol byte
+	var upper []byte
+	switch {
+	case etherType == packet.TypeIPv4 && len(b) >= 28:
+		src, dst, protocol, upper = netip.AddrFrom4([4]byte(b[12:16])), netip.AddrFrom4([4]byte(b[16:20])), b[9], b[20:]
+	case etherType == packet.TypeIPv6 && len(b) >= 48:
+		src, dst, protocol, upper = netip.AddrFrom16([16]byte(b[8:24])), netip.AddrFrom16([16]byte(b[24:40])), b[6], b[40:]
+	default:
+		return
+	}
+	if s.answered[dst] == nil {
+		s.answered[dst] = map[string]bool{}
+	}
+	switch {
+	case protocol == packet.ProtoTCP && len(upper) >= 14 && upper[13]&packet.RST != 0:
+		s.answered[dst][fmt.Sprint("reset ", src, binary.BigEndian.Uint16(upper), binary.BigEndian.Uint16(upper[2:]))] = true
+	case protocol == packet.ProtoICMP && upper[0] == packet.ICMPUnreachable, protocol == packet.ProtoICMPv6 && upper[0] == packet.ICMPv6Unreachable:
+		inner := packet.Ethernet{Type: etherType}.Append(nil, upper[8:])
+		if of, ok := packet.StampOf(inner); ok {
+			s.answered[dst][fmt.Sprint("unreachable ", of)] = true
+			return
+		}
+	}
+	s.port[stamped{id, src}] = port
+}
+
+// verdict says what the kernel did with a packet, or "" when it did what is wanted.
+// What it does with packets to itself is left to the counters, but for answers.
+func (s *seen) verdict(t trial, id uint32, want policy.Verdict) string {
+	port, out := s.port[stamped{id, t.what.Source}]
+	answered := s.answered[t.what.Source][fmt.Sprint("unreachable ", id)] ||
+		s.answered[t.what.Source][fmt.Sprint("reset ", t.what.Destination, t.what.DestPort, t.what.SourcePort)]
+	// Nobody answers a reset with a reset (RFC 9293), nor an error with an error.
+	wantAnswer := want.Action == policy.Reject && t.state != policy.Invalid
+	switch {
+	case t.what.Out != "" && out != (want.Action == policy.Permit):
+		return fmt.Sprintf("forwarded: %t, answered: %t", out, answered)
+	case out && portName(port) != t.what.Out:
+		return "left by port " + portName(port)
+	case t.state == policy.New && !t.reply && !t.odd() && answered != wantAnswer:
+		return fmt.Sprintf("forwarded: %t, answered: %t", out, answered)
+	}
+	return ""
+}
+
+// odd tells of protocols without a checksum that the kernel knows: it takes their
+// bytes for damaged and tells nobody of a reject.
+func (t trial) odd() bool { return t.what.Protocol == 99 || t.what.Protocol == 253 }
+
+// shrink makes a failing policy small: it leaves out lines as long as the packets
+// are judged differently.
+func (v *voices) shrink(d draft, trials []trial) (draft, []trial) {
+	fails := func(d draft) bool {
+		p, err := compile(d)
+		if err != nil {
+			return false
+		}
+		wrong, _ := v.disagreements(p, trials, map[string]int{})
+		return len(wrong) > 0
+	}
+	for smaller := true; smaller; {
+		smaller = false
+		for _, next := range without(d) {
+			if fails(next) {
+				d, smaller = next, true
+				break
+			}
+		}
+	}
+	return d, trials
+}
+
+// without are the drafts with one line less.
+func without(d draft) (list []draft) {
+	for i := range d.policies {
+		next := d
+		next.policies = slices.Delete(slices.Clone(d.policies), i, i+1)
+		list = append(list, next)
+		for k := range d.policies[i].rules {
+			next := d
+			next.policies = slices.Clone(d.policies)
+			next.policies[i].rules = slices.Delete(slices.Clone(d.policies[i].rules), k, k+1)
+			list = append(list, next)
+		}
+	}
+	return list
+}

@@ -24,9 +24,9 @@ import (
 //	address     = an IP address | a prefix | "@" set
 //	ports       = port {"," port}
 //	port        = a number | a range as 8000-8080 | a service | "@" set
-//	type        = ICMP type {"," ICMP type}, by name or number
+//	type        = an ICMP type {"," an ICMP type}
 //	option      = "log" [text] | "limit" number "/" ("s" | "m" | "h" | "d") ["burst" number] | "name" text
-//	text        = a word, or words in double quotes
+//	text        = a word, or words in double quotes; after log always in quotes
 //
 // A word of a list must not have blanks around its commas.
 

@@ -14,7 +14,8 @@ const referenceHead = `# Reference of minne.yaml
 This page is made from the schema in the source (go test ./internal/config -run
 TestReference -update). Whole files to start from: [small](../examples/small.yaml),
 [home](../examples/home.yaml), [campus](../examples/campus.yaml),
-[VLANs](../examples/vlan.yaml). Editors that know JSON Schema complete and check
+[VLANs](../examples/vlan.yaml), [a school with a DMZ](../examples/school.yaml). The
+firewall's rules have [a page of their own](firewall-rules.md). Editors that know JSON Schema complete and check
 the file by [minne.schema.json](minne.schema.json).
 
 ## The file

@@ -164,6 +164,10 @@ func keywordAgainst(root, schema map[string]any, keyword string, arg, v any, pat
 	case "$ref":
 		name := strings.TrimPrefix(arg.(string), "#/$defs/")
 		return against(root, root["$defs"].(map[string]any)[name].(map[string]any), v, path)
+	case "anyOf":
+		if !slices.ContainsFunc(arg.([]any), func(s any) bool { return against(root, s.(map[string]any), v, path) == "" }) {
+			return bad
+		}
 	case "type":
 		types, ok := arg.([]any)
 		if !ok {

@@ -76,6 +76,23 @@ func one(t *testing.T, rule string) (Result, error) {
 	return compileText(t, head+sets+"    - {from: wan, to: dmz, rules: ['"+rule+"']}\n")
 }
 
+// The examples make policies, and nothing about them is odd.
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob("../../docs/examples/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("examples: %v %v", files, err)
+	}
+	for _, file := range files {
+		cfg, _, err := config.Load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := Compile(cfg, filepath.Dir(file)); err != nil || len(r.Warnings) > 0 {
+			t.Errorf("%s: %v %v", file, err, r.Warnings)
+		}
+	}
+}
+
 // Wrong rules are refused at the word that is wrong: the column counts from the
 // beginning of the rule.
 func TestWrongRules(t *testing.T) {

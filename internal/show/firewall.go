@@ -43,7 +43,7 @@ func Firewall(w io.Writer, o firewall.Observed, all bool) error {
 			state = ", stateless"
 		}
 		fmt.Fprintf(w, "\n%s to %s%s\n", p.From, p.To, state)
-		t := table{head: []string{">#", ">Packets", ">Bytes", "Rule"}}
+		t := table{head: []string{">No.", ">Packets", ">Bytes", "Rule"}}
 		for _, id := range p.Rules {
 			ruleRow(&t, rules[id])
 		}
@@ -60,7 +60,7 @@ func Firewall(w io.Writer, o firewall.Observed, all bool) error {
 			continue
 		}
 		fmt.Fprintf(w, "\n%s\n", part.title)
-		t := table{head: []string{">#", ">Packets", ">Bytes", "Rule"}}
+		t := table{head: []string{">No.", ">Packets", ">Bytes", "Rule"}}
 		for _, r := range part.rows {
 			ruleRow(&t, r)
 		}

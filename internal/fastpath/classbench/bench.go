@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"minne/internal/fastpath/classify"
@@ -16,12 +17,12 @@ import (
 )
 
 const (
-	rounds    = 9
-	budget    = 60 * time.Second // no round begins later, but three are always run
-	perTrial  = 1 << 15
-	blocked   = 120_000 // addresses in the blocklist
-	ruleSeed  = 1
-	benchNone = 0
+	rounds   = 9
+	budget   = 60 * time.Second // no round begins later, but three are always run
+	perTrial = 1 << 15
+	blocked  = 120_000 // addresses in the blocklist
+	ruleSeed = 1
+	compared = 600 // rules at which the other structure is measured too
 )
 
 // sizes are the numbers of rules that are measured.
@@ -29,7 +30,7 @@ var sizes = []int{1, 100, 600, 10_000}
 
 // Row is one policy and one kind of packets.
 type Row struct {
-	ID               string  `json:"id"` // classify.FAMILY.SHAPE.RULES.PACKETS, or blocklist.FAMILY.PACKETS
+	ID               string  `json:"id"` // classify.FAMILY.SHAPE.RULES.PACKETS[.STRUCTURE], or blocklist.FAMILY.PACKETS
 	Ns               float64 `json:"ns"` // a lookup; median of the rounds, without the loop
 	Spread           float64 `json:"spread"`
 	Rules            int     `json:"rules,omitempty"`
@@ -90,8 +91,15 @@ func policies(ctx context.Context) (all []*contender, err error) {
 				if ctx.Err() != nil {
 					return nil, errors.New("interrupted")
 				}
-				more, err := policy(shape, n, ipv6)
+				more, err := policy(shape, n, ipv6, classify.Split)
 				if err != nil {
+					return nil, err
+				}
+				all = append(all, more...)
+				if n != compared {
+					continue
+				}
+				if more, err = policy(shape, n, ipv6, classify.CrossProduct); err != nil {
 					return nil, err
 				}
 				all = append(all, more...)
@@ -101,29 +109,33 @@ func policies(ctx context.Context) (all []*contender, err error) {
 	return all, nil
 }
 
-func policy(shape rulegen.Shape, n int, ipv6 bool) (both []*contender, err error) {
+func policy(shape rulegen.Shape, n int, ipv6 bool, structure classify.Structure) (both []*contender, err error) {
 	rules := rulegen.Rules(shape, n, ipv6, ruleSeed)
 	var tables *classify.Tables
 	var compile []float64
 	for range 3 {
 		begin := time.Now()
-		if tables, err = classify.Compile(rules, classify.Options{None: benchNone}); err != nil {
+		if tables, err = classify.Compile(rules, classify.Options{Structure: structure}); err != nil {
 			return nil, err
 		}
 		compile = append(compile, ms(begin))
 	}
-	family, name := 0, "ipv4"
+	program, name := "bench4", "ipv4"
 	if ipv6 {
-		family, name = 1, "ipv6"
+		program, name = "bench6", "ipv6"
 	}
 	s := tables.Stats()
+	other := ""
+	if structure != classify.Split {
+		other = "." + structure.String()
+	}
 	for aim, packets := range map[rulegen.Aim]string{rulegen.Hits: "hits", rulegen.Stray: "random"} {
 		both = append(both, &contender{
 			row: Row{
-				ID:    fmt.Sprintf("classify.%s.%v.%d.%s", name, shape, n, packets),
-				Rules: n, Structure: s.Families[family].Structure, Bytes: s.Bytes, CompileMs: median(compile),
+				ID:    fmt.Sprintf("classify.%s.%v.%d.%s%s", name, shape, n, packets, other),
+				Rules: n, Structure: structure.String(), Bytes: s.Bytes, CompileMs: median(compile),
 			},
-			program: fmt.Sprintf("bench%d", 4+2*family),
+			program: program,
 			tables:  tables,
 			keys:    rulegen.Keys(rules, perTrial, ipv6, aim, ruleSeed),
 		})
@@ -253,10 +265,10 @@ func (b *bed) trials(ctx context.Context, all []*contender, start time.Time) (*R
 // group keeps packets of one kind together.
 func group(r Row) int {
 	n := 0
-	if len(r.ID) > 0 && r.ID[0] == 'b' {
+	if strings.HasPrefix(r.ID, "blocklist") {
 		n = 4
 	}
-	if r.ID[len(r.ID)-4:] == "hits" {
+	if strings.Contains(r.ID, ".hits") {
 		n++
 	}
 	return n

@@ -81,7 +81,7 @@ func TestRandomPoliciesAgree(t *testing.T) {
 	for seed := range uint64(600) {
 		rules := rulegen.Random(1+int(seed)%60, seed)
 		keys := append(rulegen.Keys(rules, 500, false, rulegen.Edges, seed), rulegen.Keys(rules, 500, true, rulegen.Edges, seed)...)
-		b.mustAgree(t, rules, keys, classify.Structure(seed%3))
+		b.mustAgree(t, rules, keys, classify.Structure(seed%2))
 		for i := range keys {
 			if b.answers[i] != none {
 				hit++
@@ -107,7 +107,7 @@ func TestShapedPoliciesAgree(t *testing.T) {
 				for _, aim := range []rulegen.Aim{rulegen.Hits, rulegen.Edges, rulegen.Stray} {
 					keys = append(keys, rulegen.Keys(rules, 1000, ipv6, aim, 5)...)
 				}
-				b.mustAgree(t, rules, keys, classify.Auto)
+				b.mustAgree(t, rules, keys, classify.Split)
 			}
 		}
 	}
@@ -202,7 +202,7 @@ func TestSwapRefusesWhatDoesNotFit(t *testing.T) {
 	t.Cleanup(b.close)
 	small := rulegen.Rules(rulegen.ACL, 10, false, 1)
 	keys := rulegen.Keys(small, 100, false, rulegen.Hits, 1)
-	b.mustAgree(t, small, keys, classify.Auto)
+	b.mustAgree(t, small, keys, classify.Split)
 	large, err := classify.Compile(rulegen.Rules(rulegen.ACL, 10_000, false, 1), classify.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -13,18 +13,16 @@ type Structure uint8
 
 // The structures.
 const (
-	// Auto is CrossProduct when that takes no more than autoBytes, else Split.
-	Auto Structure = iota
-	// CrossProduct is one graph: destination, source, transport.
-	CrossProduct
 	// Split is three graphs, asked for the same packet: rules for few sources in one that begins
 	// with the source, rules for few destinations in one that begins with that, and rules that
 	// are wide in both in one that begins with the transport. The first rule of the three wins.
-	Split
+	Split Structure = iota
+	// CrossProduct is one graph: destination, source, transport. It is there to compare: with
+	// 600 rules it can take a hundred times the memory and is no faster.
+	CrossProduct
 )
 
-// autoBytes is what the graphs of a family in one piece may take to be chosen.
-const autoBytes = 512 << 10
+func (s Structure) String() string { return [...]string{"split", "cross-product"}[s] }
 
 // Options of a compilation.
 type Options struct {
@@ -73,7 +71,6 @@ type Stats struct {
 // FamilyStats is the part of one family.
 type FamilyStats struct {
 	Rules              int
-	Structure          string
 	SourceClasses      int
 	DestinationClasses int
 	TreeBytes          int // of the addresses' trees
@@ -298,33 +295,16 @@ func (c *compiler) inFamily(sets *[2]addressSets, i, family int) (n [2]int, ok b
 
 // writeGraphs makes the graphs of each set of zone pairs that have the same rules.
 func (c *compiler) writeGraphs(b *builder, head int, stats *FamilyStats) error {
-	before, work := len(c.image.words), b.work
-	structure := c.options.Structure
-	one := structure
-	if one == Auto {
-		one = CrossProduct
-		c.image.limit = min(c.image.limit, before+autoBytes/4)
-	}
-	zones, err := c.zones(b, one)
-	c.image.limit = c.options.Limit / 4
-	if structure == Auto && err != nil {
-		one = Split
-		c.image.words = c.image.words[:before]
-		clear(c.image.words[before:cap(c.image.words)])
-		clear(b.nodes)
-		clear(b.tables)
-		b.work = work
-		zones, err = c.zones(b, one)
-	}
+	before := len(c.image.words)
+	zones, err := c.zones(b)
 	if err != nil {
 		return err
 	}
-	stats.Structure = [...]string{CrossProduct: "cross-product", Split: "split"}[one]
 	stats.GraphBytes = 4 * (len(c.image.words) - before)
 	return c.put(head+familyZones, zones)
 }
 
-func (c *compiler) zones(b *builder, s Structure) ([]uint32, error) {
+func (c *compiler) zones(b *builder) ([]uint32, error) {
 	out := make([]uint32, 0, 4*256)
 	known := map[string][]uint32{}
 	for zone := range 256 {
@@ -332,7 +312,7 @@ func (c *compiler) zones(b *builder, s Structure) ([]uint32, error) {
 		key := nodeKey(&order{}, 0, rules)
 		refs, ok := known[key]
 		if !ok {
-			for _, g := range b.spread(rules, s) {
+			for _, g := range b.spread(rules, c.options.Structure) {
 				ref, err := b.graph(&g.order, 0, g.rules)
 				if err != nil {
 					return nil, err

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // Counting and sampling. A packet is counted once: by reason when it ends here or
-// goes up, by interface when it is forwarded.
-//
-// The tracing build (trace_build set before loading) counts nothing; it writes down
-// what it decided instead, so that asking the program leaves no mark.
+// goes up, by interface when it is forwarded. The tracing build counts nothing.
 #ifndef MINNE_COUNT_H
 #define MINNE_COUNT_H
 
 #include "route.h"
-
-const volatile __u32 trace_build = 0;
 
 static __always_inline void write_trace(struct packet *p, struct way *w, enum reason why)
 {
@@ -50,7 +45,15 @@ static __always_inline void sample(struct packet *p, struct control *c, enum rea
 	bpf_ringbuf_submit(s, 0);
 }
 
-// Ends the journey: drop or punt, by the reason's place in its list.
+// Drop or punt, by the reason's place in its list. A function of its own, never
+// inlined: minne capture hangs a program on it to hear the reason (capture.bpf.c).
+__noinline int action_of(enum reason why)
+{
+	asm volatile("" : "+r"(why)); // nor guessed by the compiler
+	return why < REASON_LAST_DROP ? XDP_DROP : XDP_PASS;
+}
+
+// Ends the journey.
 static __always_inline int leave(struct packet *p, struct way *w, struct control *c, enum reason why)
 {
 	__u32 key = why;
@@ -63,7 +66,7 @@ static __always_inline int leave(struct packet *p, struct way *w, struct control
 			(*count)++;
 		sample(p, c, why);
 	}
-	return why < REASON_LAST_DROP ? XDP_DROP : XDP_PASS;
+	return action_of(why);
 }
 
 static __always_inline void count_forwarded(__u32 in_slot, __u32 in_bytes, __u32 out_slot, __u32 out_bytes)

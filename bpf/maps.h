@@ -244,6 +244,30 @@ struct {
 	__uint(max_entries, 128 * 1024);
 } samples SEC(".maps");
 
+// The tracing build of the program has it set before loading. It counts nothing and
+// writes down what it decided instead, so that asking the program leaves no mark.
+const volatile __u32 trace_build = 0;
+
+// The stages of a packet's journey, in their order.
+#define STAGES(X)                                                                         \
+	X(PARSE)     /* Ethernet, VLAN tags, logical interface, destination MAC */        \
+	X(FAMILY)    /* is the family forwarded here at all, as things are? */            \
+	X(SANITY)    /* is it an IP packet? */                                            \
+	X(OURS)      /* nothing that only the kernel can handle */                        \
+	X(ROUTE)     /* the destination's next hop */                                     \
+	X(SOURCE)    /* does the source belong where the packet came from? */             \
+	X(NEIGHBOUR) /* the next hop's (of several, the flow's) adjacency */              \
+	X(FITS)      /* egress MTU, and not back where it came from */                    \
+	X(FRESH)     /* does the kernel want to see a packet to this neighbour? */        \
+	X(REWRITE)   /* room for the tags to push */
+
+#define NAME_STAGE(name) STAGE_##name,
+enum stage {
+	STAGES(NAME_STAGE)
+	STAGE_COUNT, // not a stage
+};
+#undef NAME_STAGE
+
 // What the tracing build of the program saw. One entry, mmap; written by one test
 // run at a time and never by packets from the wire.
 struct trace {
@@ -253,6 +277,8 @@ struct trace {
 	__u32 adjacency;
 	__u32 egress;    // logical interface, 0 when not forwarded
 	__u32 port;      // port to transmit on
+	enum stage last; // stage that was reached
+	__u32 told[STAGE_COUNT]; // 0 for a stage that was not reached, else its reason + 1
 };
 
 struct {

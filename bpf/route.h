@@ -145,6 +145,8 @@ static __always_inline enum reason refresh(struct way *w)
 	now = bpf_ktime_get_coarse_ns();
 	if (last && now - last < REFRESH_INTERVAL)
 		return REASON_NONE;
+	if (trace_build)
+		return REASON_REFRESH;
 	if (__sync_val_compare_and_swap(refreshed, last, now) != last)
 		return REASON_NONE;
 	return REASON_REFRESH;

@@ -17,43 +17,45 @@
 #include "route.h"
 #include "sanity.h"
 #include "spoof.h"
+#include "stages.h"
 
 static __always_inline enum reason decide4(struct packet *p, struct way *w, struct control *c)
 {
-	if (c->off4)
-		return c->off4;
-	STAGE(sane_ipv4(p));
-	STAGE(ours_ipv4(p));
+	PASS(FAMILY, c->off4);
+	PASS(SANITY, sane_ipv4(p));
+	PASS(OURS, ours_ipv4(p));
 	// The blocklist and the flow table belong here: before the routing table.
-	STAGE(find_route4(p, w));
-	STAGE(check_source4(p));
-	STAGE(find_adjacency4(p, w, c));
-	STAGE(fits(p, w, w->adj->mtu4, p->in->flags & IF_REDIRECTS4));
+	PASS(ROUTE, find_route4(p, w));
+	PASS(SOURCE, check_source4(p));
+	PASS(NEIGHBOUR, find_adjacency4(p, w, c));
+	PASS(FITS, fits(p, w, w->adj->mtu4, p->in->flags & IF_REDIRECTS4));
 	// The classifier belongs here: both interfaces are known, nothing is written yet.
-	return refresh(w);
+	PASS(FRESH, refresh(w));
+	return REASON_NONE;
 }
 
 static __always_inline enum reason decide6(struct packet *p, struct way *w, struct control *c)
 {
-	if (c->off6)
-		return c->off6;
-	STAGE(sane_ipv6(p));
-	STAGE(ours_ipv6(p));
-	STAGE(find_route6(p, w));
-	STAGE(check_source6(p));
-	STAGE(find_adjacency6(p, w, c));
-	STAGE(fits(p, w, w->adj->mtu6, 1));
-	return refresh(w);
+	PASS(FAMILY, c->off6);
+	PASS(SANITY, sane_ipv6(p));
+	PASS(OURS, ours_ipv6(p));
+	PASS(ROUTE, find_route6(p, w));
+	PASS(SOURCE, check_source6(p));
+	PASS(NEIGHBOUR, find_adjacency6(p, w, c));
+	PASS(FITS, fits(p, w, w->adj->mtu6, 1));
+	PASS(FRESH, refresh(w));
+	return REASON_NONE;
 }
 
 static __always_inline enum reason decide(struct packet *p, struct way *w, struct control *c)
 {
-	STAGE(parse_frame(p));
+	PASS(PARSE, parse_frame(p));
 	if (p->protocol == bpf_htons(ETH_P_IP))
 		return decide4(p, w, c);
 	if (p->protocol == bpf_htons(ETH_P_IPV6))
 		return decide6(p, w, c);
-	return REASON_ETHERTYPE;
+	PASS(FAMILY, REASON_ETHERTYPE);
+	return REASON_NONE;
 }
 
 static __always_inline int forward(struct packet *p, struct way *w, struct control *c)
@@ -63,6 +65,7 @@ static __always_inline int forward(struct packet *p, struct way *w, struct contr
 	void *ip;
 
 	why = fit_tags(p, tags);
+	told(STAGE_REWRITE, why);
 	if (why != REASON_NONE)
 		return leave(p, w, c, why);
 	ip = write_ethernet(p, w, tags);

@@ -16,6 +16,7 @@
 //	POST /v1/stop                Stop → Empty
 //	POST /v1/set                 firewall.SetChange → SetChanged
 //	GET  /v1/show/{view…}        what a view answers, see the router package
+//	POST /v1/explain             router.ExplainQuestion → []router.Explained; reads only
 //
 // The socket's mode is the right to read (root and the group minne); writing
 // needs uid 0, which the kernel tells about the peer.

@@ -91,6 +91,11 @@ func (c *Client) Show(ctx context.Context, view string, query url.Values, answer
 	return c.do(ctx, http.MethodGet, path, nil, answer)
 }
 
+// Ask asks a question that is too long for Show and changes nothing, such as explain.
+func (c *Client) Ask(ctx context.Context, what string, question, answer any) error {
+	return c.do(ctx, http.MethodPost, "/v1/"+what, question, answer)
+}
+
 // Change asks for a change that is no commit, such as of a set of the firewall.
 func (c *Client) Change(ctx context.Context, what string, question, answer any) error {
 	return c.do(ctx, "POST", "/v1/"+what, question, answer)

@@ -26,6 +26,7 @@ type Verdict struct {
 	Egress  int    // logical interface it would leave by; 0 unless redirected
 	Port    int    // and the port below
 	NextHop uint32 // index from the routing table; 0 when it was not asked or has no route
+	trace   routerTrace
 }
 
 // contextXDP is struct xdp_md of include/uapi/linux/bpf.h.
@@ -43,8 +44,8 @@ type contextXDP struct {
 const headroom = 8
 
 // Run asks the program, with the tables as they are, what it would do with a frame (without FCS,
-// at least 14 bytes) that arrives at the link with that ifindex. It counts nothing, samples nothing
-// and sends nothing; only a stale neighbour's time of refresh moves on, as with a real packet.
+// at least 14 bytes) that arrives at the link with that ifindex. It counts nothing, samples nothing,
+// sends nothing and takes no stale neighbour's turn.
 func (f *FastPath) Run(frame []byte, ifindex int) (Verdict, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,7 +65,7 @@ func (p *program) run(frame []byte, ifindex int) (Verdict, error) {
 		DataOut: out,
 		Context: contextXDP{DataEnd: uint32(len(frame)), Ingress: uint32(ifindex)},
 	}
-	p.trace.store(0, 0)
+	clear(p.trace)
 	action, err := p.tracer.Run(&options)
 	if err != nil {
 		return Verdict{}, fmt.Errorf("running the program on a frame of %d bytes from link %d: %w", len(frame), ifindex, err)
@@ -75,5 +76,5 @@ func (p *program) run(frame []byte, ifindex int) (Verdict, error) {
 		return Verdict{}, errors.Join(errors.New("reading the program's trace"), err)
 	}
 	return Verdict{Action: action, Reason: Reason(t.Reason), Packet: options.DataOut, Ingress: int(t.Interface),
-		Egress: int(t.Egress), Port: int(t.Port), NextHop: t.Nexthop}, nil
+		Egress: int(t.Egress), Port: int(t.Port), NextHop: t.Nexthop, trace: t}, nil
 }

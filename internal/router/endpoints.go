@@ -21,6 +21,7 @@ func (d *Daemon) endpoints(s *api.Server) {
 	api.Read(s, "GET /v1/revisions/{number}", d.answerRevision)
 	api.Read(s, "POST /v1/plan", d.answerPlan)
 	api.Read(s, "GET /v1/show/{view...}", d.answerShow)
+	api.Read(s, "POST /v1/explain", d.answerExplain)
 	api.Write(s, "POST /v1/apply", d.answerApply)
 	api.Write(s, "POST /v1/confirm", d.answerConfirm)
 	api.Write(s, "POST /v1/rollback", d.answerRollback)

@@ -11,7 +11,7 @@ import (
 // its revision are the first (record) and the second (commit) that it makes.
 var applyPoints = []string{
 	"record", "store-write@1", "store-temp@1", "store-renamed@1",
-	"kernel", "kernel-done", "routing", "routing-done", "fast-path", "fast-path-done", "forwarding", "forwarding-done",
+	"firewall", "firewall-done", "kernel", "kernel-done", "routing", "routing-done", "fast-path", "fast-path-done", "forwarding", "forwarding-done",
 	"commit", "store-write@2", "store-temp@2",
 }
 

@@ -33,6 +33,7 @@ firewall:
       rules:
         - deny any @blocked
         - permit tcp any @web 80 name "web server"
+        - permit tcp any @web 90
     - {from: lan, to: wan, rules: [deny tcp any any 25, permit any]}
     - {from: lan, to: self, rules: [permit tcp any self 22]}
 nat:
@@ -140,6 +141,68 @@ func (h *host) serve(address string) {
 	}
 }
 
+// echo answers TCP connections with what they say.
+func (h *host) echo(address string) {
+	h.t.Helper()
+	err := h.inside(func() error {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			return err
+		}
+		h.t.Cleanup(func() { l.Close() })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go func() { _, _ = io.Copy(c, c) }()
+			}
+		}()
+		return nil
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// connection is an open connection to an echo.
+type connection struct {
+	t *testing.T
+	net.Conn
+}
+
+func (h *host) connect(address string) connection {
+	h.t.Helper()
+	var c net.Conn
+	err := h.inside(func() (err error) {
+		c, err = net.DialTimeout("tcp", address, 5*time.Second)
+		return err
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { c.Close() })
+	return connection{h.t, c}
+}
+
+// wantEcho says something and wants it back, or silence.
+func (c connection) wantEcho(want bool) {
+	c.t.Helper()
+	wait := 5 * time.Second
+	if !want {
+		wait = time.Second
+	}
+	_ = c.SetDeadline(time.Now().Add(wait))
+	_, err := c.Write([]byte("x"))
+	if err == nil {
+		_, err = c.Read(make([]byte, 1))
+	}
+	if (err == nil) != want {
+		c.t.Errorf("%s to %s: %v, want an echo: %t", c.LocalAddr(), c.RemoteAddr(), err, want)
+	}
+}
+
 // reach connects and returns what the server said, "refused" or "silence".
 func (h *host) reach(address string) (said string) {
 	h.t.Helper()
@@ -192,6 +255,8 @@ func TestFirewall(t *testing.T) {
 		wan.serve(":" + port)
 	}
 	wan.serve(":25")
+	wan.echo(":90")
+	lan.echo(":90")
 
 	open := b.file("open.yaml", strings.NewReplacer("zone: lan, ", "", "zone: wan, ", "").Replace(schoolConfig[:strings.Index(schoolConfig, "firewall:")]))
 	school := b.file("school.yaml", schoolConfig)
@@ -200,7 +265,7 @@ func TestFirewall(t *testing.T) {
 	eventually(t, "IPv6 through the router", func() bool { return wan.reach("[2001:db8:1::10]:443") == "2001:db8:2::9" })
 	b.nft("add", "table", "inet", "another")
 
-	b.want(0, "firewall of 2 zones with 5 rules", "apply", "--dry-run", school)
+	b.want(0, "firewall of 2 zones with 6 rules", "apply", "--dry-run", school)
 	wan.wantReach("192.0.2.10:443", "198.51.100.9")
 	b.want(0, "applied", "apply", school)
 	for _, c := range []struct {
@@ -232,7 +297,12 @@ func TestFirewall(t *testing.T) {
 	if out := b.want(0, "web server", "show", "firewall").out; !strings.Contains(out, "wan to lan") {
 		t.Errorf("show firewall:\n%s", out)
 	}
+	blocked, other := wan.connect("192.0.2.10:90"), lan.connect("198.51.100.9:90")
+	blocked.wantEcho(true)
+	other.wantEcho(true)
 	b.want(0, "1 added", "set", "add", "blocked", "198.51.100.9", "--timeout", "1h")
+	blocked.wantEcho(false)
+	other.wantEcho(true)
 	wan.wantReach("192.0.2.10:80", "silence")
 	b.want(0, "0 added", "set", "add", "blocked", "203.0.113.7")
 	b.want(1, "did you mean blocked?", "set", "add", "blockd", "203.0.113.7")
@@ -248,6 +318,8 @@ func TestFirewall(t *testing.T) {
 	wan.wantReach("192.0.2.10:80", "198.51.100.9")
 
 	b.want(0, "+ permit tcp any @web 443", "apply", "--dry-run", b.file("more.yaml", strings.Replace(schoolConfig, "@web 80 ", "@web 443 ", 1)))
+	b.want(0, "applied", "apply", b.file("closed.yaml", strings.Replace(schoolConfig, "deny tcp any any 25", "deny tcp any any 90", 1)))
+	other.wantEcho(false)
 	b.want(0, "everything that is routed passes", "apply", open)
 	wan.wantReach("192.0.2.10:443", "198.51.100.9")
 	if tables := b.nft("list", "tables"); strings.Contains(tables, "minne_policy") || !strings.Contains(tables, "another") {

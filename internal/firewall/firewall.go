@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -112,7 +114,32 @@ func (f *Firewall) Apply(ctx context.Context, d Desired) error {
 	if now == want {
 		return nil
 	}
-	return f.load(ctx, script+f.live.script(d.Policy, time.Now()))
+	if err := f.load(ctx, script+f.live.script(d.Policy, time.Now())); err != nil {
+		return err
+	}
+	return f.endForbidden(d.Policy)
+}
+
+// endForbidden ends the connections that a policy forbids. With live elements in
+// its sets, the policy is judged as it is.
+func (f *Firewall) endForbidden(p *policy.Policy) error {
+	ended, err := sever(f.withLive(p))
+	if ended > 0 {
+		f.log.Info("connections ended that the policy forbids", "connections", ended)
+	}
+	return err
+}
+
+// withLive is the policy with the live elements in its sets.
+func (f *Firewall) withLive(p *policy.Policy) *policy.Policy {
+	f.live.expire(time.Now())
+	with := *p
+	with.Sets = slices.Clone(p.Sets)
+	for i := range with.Sets {
+		s := &with.Sets[i]
+		s.Prefixes = slices.AppendSeq(slices.Clone(s.Prefixes), maps.Keys(f.live[s.Name]))
+	}
+	return &with
 }
 
 // load replaces the table by what the script makes; "" removes it.

@@ -322,7 +322,7 @@ func (f *Firewall) commitChange(ctx context.Context, c *change) error {
 	if err := f.live.write(f.state); err != nil {
 		return fmt.Errorf("the set is changed, but would not survive a reboot: %w", err)
 	}
-	return nil
+	return f.endForbidden(f.desired.Policy)
 }
 
 // Elements returns the elements of a set, those of the configuration first.

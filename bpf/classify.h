@@ -80,8 +80,8 @@ const volatile __u32 classify_mask = CLASSIFY_WORDS - 1; // words in a buffer, m
 #define CLASSIFY_FAMILY_WORDS 16
 
 #define CLASSIFY_FAMILY_SRC 0
-#define CLASSIFY_FAMILY_DST 5
-#define CLASSIFY_FAMILY_ZONES 10
+#define CLASSIFY_FAMILY_DST 4
+#define CLASSIFY_FAMILY_ZONES 8
 
 #define CLASSIFY_FIELD_TABLE 0 // place of the table of the first word's first bits
 #define CLASSIFY_FIELD_BITS 1  // how many bits

@@ -121,7 +121,7 @@ func (s *addressSets) add(prefixes []netip.Prefix) int {
 	return n
 }
 
-// zone of addresses: a run of points of one class, up to where the next one starts.
+// classRun is a run of addresses of one class, up to where the next one starts.
 type classRun struct {
 	start point
 	class uint32
@@ -207,7 +207,6 @@ func (s *addressSets) edges() []edge {
 			}
 		}
 	}
-	// Ends come before beginnings: a set that ends here and one that begins never are the same.
 	slices.SortFunc(edges, func(a, b edge) int { return a.at.compare(b.at) })
 	return edges
 }

@@ -35,7 +35,7 @@ type Options struct {
 const (
 	MaxRules   = 65535
 	smallBytes = 2 << 20
-	fullBytes  = 32 << 20
+	fullBytes  = 16 << 20
 )
 
 // Words of the header, CLASSIFY_ in bpf/classify.h.
@@ -49,13 +49,13 @@ const (
 	headFamily     = 16 // and once more for IPv6
 	familyWords    = 16
 
-	familyField = 0 // five words for the source, five for the destination
-	familyZones = 10
+	familyField = 0 // four words for the source, four for the destination
+	familyZones = 8 // place of four words for each zone pair: three graphs
 
 	fieldTable = 0 // place of the table of first words
 	fieldBits  = 1 // that number the table's entries
 	fieldDeep  = 2 // place of the roots of second words' trees
-	fieldWords = 5
+	fieldWords = 4
 
 	headWords = headFamily + 2*familyWords
 )

@@ -59,7 +59,7 @@ type builder struct {
 }
 
 // maxWork bounds the time of a compilation: how often a rule is put into a node.
-const maxWork = 40_000_000
+const maxWork = 10_000_000
 
 // errWork says that a policy is too entangled.
 var errWork = errors.New("the rules overlap in too many ways to be compiled; " +

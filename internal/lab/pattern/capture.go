@@ -3,7 +3,6 @@
 package pattern
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -16,14 +15,12 @@ import (
 	"time"
 
 	"minne/internal/lab/traffic"
+	"minne/internal/pcap"
 )
 
 const (
-	maxCaptureBytes = 256 << 20
-	maxRecord       = 256 << 10 // the greatest snapshot length of tcpdump and Wireshark
-	ethernetLink    = 1         // LINKTYPE_ETHERNET
-	unpadded        = leastFrame - fcs
-	greatest        = greatestFrame - fcs
+	unpadded = leastFrame - fcs
+	greatest = greatestFrame - fcs
 )
 
 // Capture is what a capture file has for a replay.
@@ -98,21 +95,9 @@ type recorder struct {
 
 // readCapture reads a capture of a kind that its first bytes tell.
 func readCapture(r io.Reader) (Capture, error) {
-	limited := &io.LimitedReader{R: r, N: maxCaptureBytes}
-	in := bufio.NewReader(limited)
-	magic, err := in.Peek(4)
-	if err != nil {
-		return Capture{}, errors.New("the file is too short: expected a pcap or pcapng file")
-	}
 	rec := &recorder{Capture: Capture{Skipped: map[string]int{}}}
-	if binary.BigEndian.Uint32(magic) == sectionHeader {
-		err = rec.readBlocks(in)
-	} else {
-		err = rec.readPcap(in)
-	}
+	err := pcap.Read(r, rec.record)
 	switch {
-	case err != nil && limited.N <= 0:
-		return Capture{}, fmt.Errorf("more than %d MB: cut it into smaller files", maxCaptureBytes>>20)
 	case err != nil && !errors.Is(err, errFull):
 		return Capture{}, err
 	case len(rec.Frames) == 0:
@@ -120,6 +105,16 @@ func readCapture(r io.Reader) (Capture, error) {
 	}
 	rec.setPeriod()
 	return rec.Capture, nil
+}
+
+// record takes a packet of the file.
+func (r *recorder) record(p pcap.Record) error {
+	if p.Link != pcap.Ethernet {
+		r.read++
+		r.skip(fmt.Sprintf("of link type %d, not Ethernet", p.Link))
+		return nil
+	}
+	return r.add(p.Time, p.Frame, p.Wire)
 }
 
 // setPeriod ends the round one mean gap after its last frame; a lone frame comes once a second.
@@ -204,66 +199,4 @@ func ofOneLink(frame []byte) bool {
 		return discovery || ip[24] == 0xff && ip[25]&15 == 2                           // RFC 4291 section 2.7
 	}
 	return false
-}
-
-// readPcap reads the classic format (draft-ietf-opsawg-pcap).
-func (r *recorder) readPcap(in io.Reader) error {
-	var head [24]byte
-	if _, err := io.ReadFull(in, head[:]); err != nil {
-		return errors.New("the file ends inside its header: expected a pcap or pcapng file")
-	}
-	order, unit := pcapKind(head[:4])
-	if order == nil {
-		return fmt.Errorf("it begins with % x: expected a pcap or pcapng file", head[:4])
-	}
-	link := order.Uint32(head[20:])
-	if link&0xffff != ethernetLink {
-		return fmt.Errorf("link type %d: expected a capture of Ethernet frames (link type 1)", link&0xffff)
-	}
-	trailer := 0 // bytes of FCS behind every frame, when the file says so
-	if link>>26&1 != 0 {
-		trailer = int(link>>28) * 2
-	}
-	var record [16]byte
-	var frame []byte
-	for {
-		if _, err := io.ReadFull(in, record[:]); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("the file ends inside frame %d", r.read+1)
-		}
-		held, wire := order.Uint32(record[8:]), order.Uint32(record[12:])
-		if held > maxRecord {
-			return fmt.Errorf("frame %d: %d bytes can't be right: the file is damaged", r.read+1, held)
-		}
-		frame = append(frame[:0], make([]byte, held)...)
-		if _, err := io.ReadFull(in, frame); err != nil {
-			return fmt.Errorf("the file ends inside frame %d", r.read+1)
-		}
-		at := uint64(order.Uint32(record[:]))*1e9 + uint64(order.Uint32(record[4:]))*unit
-		if err := r.addWithTrailer(at, frame, wire, trailer); err != nil {
-			return err
-		}
-	}
-}
-
-// addWithTrailer adds a frame of which the last bytes are its FCS.
-func (r *recorder) addWithTrailer(at uint64, frame []byte, wire uint32, trailer int) error {
-	if trailer > 0 && int(wire) == len(frame) && len(frame) >= trailer {
-		frame, wire = frame[:len(frame)-trailer], wire-uint32(trailer)
-	}
-	return r.add(at, frame, wire)
-}
-
-// pcapKind returns byte order and unit of the fractions of seconds (ns), or nil for another file.
-func pcapKind(magic []byte) (binary.ByteOrder, uint64) {
-	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
-		switch order.Uint32(magic) {
-		case 0xa1b2c3d4:
-			return order, 1000
-		case 0xa1b23c4d:
-			return order, 1
-		}
-	}
-	return nil, 0
 }

@@ -28,8 +28,8 @@ func (f taken) onWire() uint32 { return uint32(max(f.wire, f.bytes)) }
 
 var frames = []taken{{0, 60, 0}, {1500 * time.Microsecond, 1514, 0}, {2 * time.Millisecond, 42, 0}}
 
-// pcap writes the classic format.
-func pcap(order binary.AppendByteOrder, ns bool, link uint32, all ...taken) []byte {
+// classic writes the classic format.
+func classic(order binary.AppendByteOrder, ns bool, link uint32, all ...taken) []byte {
 	magic, unit := uint32(0xa1b2c3d4), time.Microsecond
 	if ns {
 		magic, unit = 0xa1b23c4d, time.Nanosecond
@@ -49,6 +49,15 @@ func pcap(order binary.AppendByteOrder, ns bool, link uint32, all ...taken) []by
 	}
 	return b
 }
+
+// Blocks of pcapng (draft-ietf-opsawg-pcapng).
+const (
+	sectionHeader  = 0x0a0d0d0a
+	interfaceBlock = 1
+	simplePacket   = 3
+	enhancedPacket = 6
+	byteOrderMagic = 0x1a2b3c4d
+)
 
 // block writes a block of pcapng.
 func block(order binary.AppendByteOrder, kind uint32, body []byte) []byte {
@@ -98,13 +107,13 @@ func TestReadCapture(t *testing.T) {
 	little, big := binary.LittleEndian, binary.BigEndian
 	simple := block(little, simplePacket, append(little.AppendUint32(nil, 42), taken{bytes: 42}.frame()...))
 	for name, file := range map[string][]byte{
-		"pcap":                    pcap(little, false, 1, frames...),
-		"pcap big endian":         pcap(big, false, 1, frames...),
-		"pcap ns":                 pcap(little, true, 1, frames...),
-		"pcap ns big endian":      pcap(big, true, 1, frames...),
+		"pcap":                    classic(little, false, 1, frames...),
+		"pcap big endian":         classic(big, false, 1, frames...),
+		"pcap ns":                 classic(little, true, 1, frames...),
+		"pcap ns big endian":      classic(big, true, 1, frames...),
 		"pcapng":                  join(header(little), described(little, 1), enhanced(little, 0, 1e6, frames...)),
 		"pcapng big endian, ns":   join(header(big), described(big, 1, 9, 9), enhanced(big, 0, 1e9, frames...)),
-		"pcapng, other blocks":    join(header(little), block(little, 5, make([]byte, 40)), described(little, 1), enhanced(little, 0, 1e6, frames...), block(little, 10, make([]byte, 3*maxRecord))),
+		"pcapng, other blocks":    join(header(little), block(little, 5, make([]byte, 40)), described(little, 1), enhanced(little, 0, 1e6, frames...), block(little, 10, make([]byte, 768<<10))),
 		"pcapng, two sections":    join(header(little), described(little, 1), enhanced(little, 0, 1e6, frames[0]), header(big), described(big, 1), enhanced(big, 0, 1e6, frames[1:]...)),
 		"pcapng, two interfaces":  join(header(little), described(little, 1), described(little, 1, 9, 9), enhanced(little, 0, 1e6, frames[0]), enhanced(little, 1, 1e9, frames[1:]...)),
 		"pcapng, a simple packet": join(header(little), described(little, 1), enhanced(little, 0, 1e6, frames[:2]...), simple),
@@ -131,13 +140,13 @@ func TestReadCapture(t *testing.T) {
 
 func TestCaptureLeavesOut(t *testing.T) {
 	little := binary.LittleEndian
-	file := pcap(little, false, 1, taken{0, 96, 1000}, taken{0, 13, 0}, taken{0, 1515, 0}, taken{5 * time.Second, 100, 0}, taken{4 * time.Second, 100, 0})
+	file := classic(little, false, 1, taken{0, 96, 1000}, taken{0, 13, 0}, taken{0, 1515, 0}, taken{5 * time.Second, 100, 0}, taken{4 * time.Second, 100, 0})
 	c, err := readCapture(bytes.NewReader(file))
 	if err != nil || len(c.Frames) != 2 || c.Frames[0].At != 0 || c.Frames[1].At != 0 || len(c.Notes()) != 3 || c.Period != 1 {
 		t.Errorf("%v, %+v, notes %q", err, c, c.Notes())
 	}
 	// Frames with their FCS, as the file says.
-	file = pcap(little, false, 1|1<<26|2<<28, taken{0, 104, 0})
+	file = classic(little, false, 1|1<<26|2<<28, taken{0, 104, 0})
 	if c, err = readCapture(bytes.NewReader(file)); err != nil || len(c.Frames) != 1 || len(c.Frames[0].Frame) != 100 || c.Period != time.Second {
 		t.Errorf("%v, %+v", err, c)
 	}
@@ -146,7 +155,7 @@ func TestCaptureLeavesOut(t *testing.T) {
 	for i := range many {
 		many[i] = taken{time.Duration(i) * time.Microsecond, 60, 0}
 	}
-	if c, err = readCapture(bytes.NewReader(pcap(little, false, 1, many...))); err != nil || len(c.Frames) != traffic.MaxReplay || !c.More || len(c.Notes()) != 1 {
+	if c, err = readCapture(bytes.NewReader(classic(little, false, 1, many...))); err != nil || len(c.Frames) != traffic.MaxReplay || !c.More || len(c.Notes()) != 1 {
 		t.Errorf("%v, %d frames, notes %q", err, len(c.Frames), c.Notes())
 	}
 	mixed := join(header(little), described(little, 113), described(little, 1), enhanced(little, 0, 1e6, frames[0]), enhanced(little, 1, 1e6, frames[1]))
@@ -157,7 +166,7 @@ func TestCaptureLeavesOut(t *testing.T) {
 
 func TestReadCaptureRefusesJunk(t *testing.T) {
 	little := binary.LittleEndian
-	good := pcap(little, false, 1, frames...)
+	good := classic(little, false, 1, frames...)
 	huge := slices.Clone(good)
 	little.PutUint32(huge[24+8:], 1<<30)
 	ng := join(header(little), described(little, 1), enhanced(little, 0, 1e6, frames...))
@@ -173,11 +182,11 @@ func TestReadCaptureRefusesJunk(t *testing.T) {
 		{"text", []byte("this is no capture at all"), "expected a pcap or pcapng file"},
 		{"header cut", good[:20], "ends inside its header"},
 		{"no frames", good[:24], "no frame in it"},
-		{"other link", pcap(little, false, 113, frames...), "link type 113: expected a capture of Ethernet"},
+		{"other link", classic(little, false, 113, frames...), "link type 113: expected a capture of Ethernet"},
 		{"frame cut", good[:len(good)-1], "the file ends inside frame 3"},
 		{"record cut", good[:24+16+60+5], "the file ends inside frame 2"},
 		{"damaged length", huge, "frame 1: 1073741824 bytes can't be right"},
-		{"all cut short", pcap(little, false, 1, taken{0, 60, 61}), "can be sent: 1 of them cut short by the capture"},
+		{"all cut short", classic(little, false, 1, taken{0, 60, 61}), "can be sent: 1 of them cut short by the capture"},
 		{"pcapng cut", ng[:len(ng)-3], "block 5: the file ends inside it"},
 		{"pcapng header cut", ng[:10], "block 1: the file ends inside it"},
 		{"pcapng byte order", append(slices.Clone(ng[:8]), make([]byte, 20)...), "byte order"},
@@ -196,7 +205,7 @@ func TestReadCaptureRefusesJunk(t *testing.T) {
 
 func TestReplayOfAPattern(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a capture.pcap")
-	if err := os.WriteFile(file, pcap(binary.BigEndian, true, 1, frames...), 0o644); err != nil {
+	if err := os.WriteFile(file, classic(binary.BigEndian, true, 1, frames...), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	p, err := Options{Traffic: "pcap=" + quoted(file) + " timing=own"}.Parse()
@@ -219,8 +228,8 @@ func TestReplayOfAPattern(t *testing.T) {
 
 func FuzzReadCapture(f *testing.F) {
 	little, big := binary.LittleEndian, binary.BigEndian
-	f.Add(pcap(little, false, 1, frames...))
-	f.Add(pcap(big, true, 1|1<<26|2<<28, frames...))
+	f.Add(classic(little, false, 1, frames...))
+	f.Add(classic(big, true, 1|1<<26|2<<28, frames...))
 	f.Add(join(header(little), described(little, 1, 9, 0x83, 13, 4), enhanced(little, 0, 1e6, frames...)))
 	f.Add(join(header(big), described(big, 1), block(big, simplePacket, make([]byte, 64))))
 	f.Fuzz(func(t *testing.T, file []byte) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package pattern
+package pcap
 
 import (
 	"encoding/binary"
@@ -11,7 +11,7 @@ import (
 	"math/bits"
 )
 
-// Blocks of pcapng (draft-ietf-opsawg-pcapng) that matter for a replay; others are passed over.
+// Blocks of pcapng (draft-ietf-opsawg-pcapng) that matter here; others are passed over.
 const (
 	sectionHeader  = 0x0a0d0d0a // the same in both byte orders
 	interfaceBlock = 1
@@ -39,7 +39,7 @@ type section struct {
 }
 
 // readBlocks reads a pcapng file.
-func (r *recorder) readBlocks(in io.Reader) error {
+func (c *reader) readBlocks(in io.Reader) error {
 	var s section
 	for n := 1; ; n++ {
 		kind, body, err := s.next(in)
@@ -47,9 +47,9 @@ func (r *recorder) readBlocks(in io.Reader) error {
 			return nil
 		}
 		if err == nil {
-			err = r.block(&s, kind, body)
+			err = c.block(&s, kind, body)
 		}
-		if errors.Is(err, errFull) {
+		if errors.Is(err, errStopped) {
 			return err
 		}
 		if err != nil {
@@ -87,7 +87,7 @@ func (s *section) next(in io.Reader) (kind uint32, body []byte, err error) {
 	}
 	kind = s.order.Uint32(head[:])
 	length := s.order.Uint32(head[4:])
-	if length < uint32(12+already) || length%4 != 0 || length > maxCaptureBytes {
+	if length < uint32(12+already) || length%4 != 0 || length > MaxBytes {
 		return 0, nil, fmt.Errorf("a length of %d bytes can't be right: the file is damaged", length)
 	}
 	rest := int64(length) - 8 - int64(already)
@@ -108,14 +108,14 @@ func (s *section) next(in io.Reader) (kind uint32, body []byte, err error) {
 	return kind, body[:rest-4], nil
 }
 
-func (r *recorder) block(s *section, kind uint32, body []byte) error {
+func (c *reader) block(s *section, kind uint32, body []byte) error {
 	switch kind {
 	case interfaceBlock:
 		return s.addInterface(body)
 	case enhancedPacket:
-		return r.enhanced(s, body)
+		return c.enhanced(s, body)
 	case simplePacket:
-		return r.simple(s, body)
+		return c.simple(s, body)
 	}
 	return nil
 }
@@ -161,7 +161,7 @@ func timeUnits(n byte) (uint64, error) {
 }
 
 // enhanced reads a packet with its interface and time.
-func (r *recorder) enhanced(s *section, body []byte) error {
+func (c *reader) enhanced(s *section, body []byte) error {
 	if len(body) < 20 {
 		return errShort
 	}
@@ -179,11 +179,11 @@ func (r *recorder) enhanced(s *section, body []byte) error {
 		return fmt.Errorf("time %d can't be right: the file is damaged", units)
 	}
 	s.last, _ = bits.Div64(high, low, i.units)
-	return r.packet(s, i, body[20:20+held], wire)
+	return c.packet(s, i, body[20:20+held], wire)
 }
 
 // simple reads a packet of the first interface. It has no time: it follows the one before at once.
-func (r *recorder) simple(s *section, body []byte) error {
+func (c *reader) simple(s *section, body []byte) error {
 	if len(body) < 4 {
 		return errShort
 	}
@@ -198,14 +198,9 @@ func (r *recorder) simple(s *section, body []byte) error {
 	if uint64(held) > uint64(len(body)-4) {
 		return errShort
 	}
-	return r.packet(s, i, body[4:4+held], wire)
+	return c.packet(s, i, body[4:4+held], wire)
 }
 
-func (r *recorder) packet(s *section, i capturedAt, frame []byte, wire uint32) error {
-	if i.link != ethernetLink {
-		r.read++
-		r.skip(fmt.Sprintf("of link type %d, not Ethernet", i.link))
-		return nil
-	}
-	return r.addWithTrailer(s.last, frame, wire, i.trailer)
+func (c *reader) packet(s *section, i capturedAt, frame []byte, wire uint32) error {
+	return c.give(Record{Link: int(i.link), Time: s.last, Frame: frame, Wire: wire}, i.trailer)
 }

@@ -11,14 +11,15 @@
 // tag, eight bits of the hash, and the number of a side: twice the flow's, which is 1 and
 // above, plus the direction, 0 of who opened the flow and 1 of the replies.
 //
-// So a packet reads two cache lines: a bucket, and the side that its header names. Where the flow is translated, it reads the other side as well,
-// which has the addresses of the replies: what to write is that, turned round.
+// So a packet reads two cache lines: a bucket, and the side that its header names. Where the
+// flow is translated, it reads the other side as well, which has the addresses of the
+// replies: what to write is that, turned round.
 //
 // Many CPUs and user space read and write at once, without locks:
 // - A number is one word. It is put into an empty place, and taken out, by compare and
 //   exchange. A flow is complete before its numbers are put in. Who takes out the number of
 //   direction 0 owns the flow, and nobody else frees it.
-// - A free flow waits in a queue (flow_free) for FLOW_REST_TICKS before it is
+// - A free flow waits in a queue (flow_free) for flow_rest_ticks before it is
 //   used again: whoever still holds its number has ended by then. Should a CPU
 //   have been stopped for longer than that, it sees that the version has changed.
 // - A key that is searched for is compared in full, so that a wrong hit is impossible.
@@ -60,9 +61,10 @@ struct flow_bucket {
 #define FLOW_EACH_MORE 0x01010101ULL
 
 // Which of the bucket's sixteen 32-bit words has the number of a place. The order is that of
-// flow_number's multiplication.
+// flow_number's multiplication: byte 7 − i of FLOW_WORDS is the word of place i, twice the
+// byte that of place 8 + i.
 #define FLOW_WORD(place) ((place) < 4 ? (place) + 4 : (place) < 8 ? 2 * (place) + 1 : 2 * (place) - 8)
-#define FLOW_WORDS 0x04050607090b0d0fULL // the top byte is that of place 0
+#define FLOW_WORDS 0x04050607090b0d0fULL
 
 // One direction of a flow.
 struct flow_side {

@@ -68,6 +68,8 @@ func flowFigures(r *flowbench.Report) []flowFigure {
 		ratio("flow.lookup.lru.ratio", "BPF LRU hash map ÷ flow table, a million flows", flowbench.LRUMap, flowbench.Table),
 		ratio("flow.family.ratio", "IPv6 ÷ IPv4, a million flows", flowbench.TableIPv6, flowbench.TableIPv4),
 		{"flow.million.growth", "a hit among a million flows ÷ among 1,024", statistics.Interval(r.Growth(flowbench.Translated)), nil},
+		{"flow.million.growth.hash", "the same of the BPF hash map", statistics.Interval(r.Growth(flowbench.HashMap)), nil},
+		{"flow.million.growth.entry", "the same of one random entry whose number is known", statistics.Interval(r.Growth(flowbench.KnownEntry)), nil},
 		exact("flow.depth.mean", "buckets that a lookup reads to find a flow, a million flows, mean", full.DepthMean),
 		exact("flow.depth.max", "the most", float64(full.DepthMax)),
 	}
@@ -92,7 +94,7 @@ func printFlow(out io.Writer, r *flowbench.Report, figures []flowFigure) error {
 	}
 	fmt.Fprintln(out)
 	for _, f := range figures {
-		fmt.Fprintf(out, "%-22s %6.3f  [%.3f, %.3f]  %s", f.ID, f.Value.Median, f.Value.Low, f.Value.High, f.Text)
+		fmt.Fprintf(out, "%-26s %6.3f  [%.3f, %.3f]  %s", f.ID, f.Value.Median, f.Value.Low, f.Value.High, f.Text)
 		if f.Same != nil {
 			fmt.Fprintf(out, "; A/A [%.3f, %.3f]", f.Same.Low, f.Same.High)
 		}

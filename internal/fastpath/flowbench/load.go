@@ -208,10 +208,16 @@ func (r *rig) load(work int) (*ebpf.Collection, error) {
 	return c, nil
 }
 
-func (r *rig) close() {
+// unload drops all programs of the rig; do loads them again.
+func (r *rig) unload() {
 	for _, c := range r.loads {
 		c.Close()
 	}
+	clear(r.loads)
+}
+
+func (r *rig) close() {
+	r.unload()
 	for _, b := range r.memory {
 		_ = unix.Munmap(b)
 	}

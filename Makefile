@@ -40,6 +40,7 @@ test: lint build
 	$(GO) test -count=1 -v -run TestVerifier ./internal/fastpath
 	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime 10s ./internal/config
 	$(GO) test -run '^$$' -fuzz FuzzSecrets -fuzztime 5s ./internal/config
+	$(GO) test -run '^$$' -fuzz FuzzCompile -fuzztime 5s ./internal/fastpath/classify
 	$(GO) test -run '^$$' -fuzz FuzzRender -fuzztime 10s ./internal/routing
 
 demo: build
@@ -49,6 +50,7 @@ bench: build
 	bin/minne bench fib
 	bin/minne bench forward
 	bin/minne bench daemon
+	bin/minne bench policy
 	bin/minne lab headline
 
 cross: generate

@@ -244,6 +244,34 @@ func (b *box) nft(args ...string) string {
 	return string(out)
 }
 
+// A host may not have more connections than its zone allows, and others are not hurt.
+func TestSourceLimits(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.start()
+	lan := b.addHost("lan", map[string]string{"192.0.2.10/24": "192.0.2.1"})
+	wan := b.addHost("wan", map[string]string{"198.51.100.9/24": "198.51.100.1"})
+	for _, h := range []*host{lan, wan} {
+		h.echo(":90")
+		h.serve(":80")
+	}
+	b.want(0, "applied", "apply", b.file("limits.yaml", `version: 1
+interfaces:
+  lan: {zone: lan, addresses: [192.0.2.1/24]}
+  wan: {zone: wan, addresses: [198.51.100.1/24]}
+firewall: {policies: [{from: any, to: any, default: permit}]}
+limits: [{from: lan, open-connections: 3}, {from: wan, new-connections: 1/d, burst: 2}]
+`))
+	for range 3 {
+		lan.connect("198.51.100.9:90").wantEcho(true)
+	}
+	lan.wantReach("198.51.100.9:80", "silence")
+	wan.wantReach("192.0.2.10:80", "198.51.100.9")
+	wan.wantReach("192.0.2.10:80", "198.51.100.9")
+	wan.wantReach("192.0.2.10:80", "silence")
+	b.want(0, "open connections of each host", "show", "firewall")
+}
+
 func TestFirewall(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)

@@ -20,6 +20,7 @@ type Config struct {
 	Zones      map[string]*Zone      `yaml:"zones" json:"zones,omitempty" doc:"Zones of the firewall. A zone exists once an interface names it; here it can be described."`
 	Firewall   *Firewall             `yaml:"firewall" json:"firewall,omitempty" doc:"What may pass between zones. Without zones, all that is routed passes."`
 	NAT        []NAT                 `yaml:"nat" json:"nat,omitempty" doc:"Translation of addresses; the first that matches a connection holds." ordered:"true"`
+	Limits     []SourceLimit         `yaml:"limits" json:"limits,omitempty" doc:"How much each host of a zone may use, so that one does not hurt the others."`
 	Routing    Routing               `yaml:"routing" json:"routing" doc:"Static routes and routing protocols."`
 	FastPath   FastPath              `yaml:"fast-path" json:"fast-path" doc:"The XDP fast path."`
 

@@ -66,6 +66,7 @@ type counterKind int
 const (
 	ruleCounter counterKind = iota
 	natCounter
+	limitCounter
 	defaultCounter
 )
 
@@ -138,6 +139,9 @@ func parseComment(text string) counted {
 	c := counted{}
 	if rest, ok := strings.CutPrefix(text, "nat"); ok {
 		c.kind, text = natCounter, rest
+	}
+	if rest, ok := strings.CutPrefix(text, "limit"); ok {
+		c.kind, text = limitCounter, rest
 	}
 	c.id, c.words = cutComment(text)
 	return c

@@ -20,6 +20,7 @@ type Observed struct {
 	Pairs   []ObservedPair `json:"pairs,omitempty"` // those with rules
 	Rules   []ObservedRule `json:"rules,omitempty"`
 	NAT     []ObservedRule `json:"nat,omitempty"`
+	Limits  []ObservedRule `json:"limits,omitempty"` // what was dropped beyond them
 	Sets    []ObservedSet  `json:"sets,omitempty"`
 	Default Count          `json:"default"` // dropped by default, all pairs together
 }
@@ -111,6 +112,9 @@ func (o *Observed) observeRules(p *policy.Policy, counters []counted) {
 			rules[c.id] = n
 		case natCounter:
 			nat[c.id] = n
+		case limitCounter:
+			l := p.Limits[c.id-1]
+			o.Limits = append(o.Limits, ObservedRule{ID: c.id, Text: c.words + " of each host", Place: l.Place, Count: n})
 		default:
 			defaults[c.words] = n
 		}

@@ -52,8 +52,9 @@ func Text(p *policy.Policy) string {
 	for i := range p.Pairs {
 		t.pair(&p.Pairs[i])
 	}
-	t.forward()
-	t.input()
+	limits := t.limits()
+	t.forward(limits)
+	t.input(limits)
 	t.output()
 	t.nat()
 	if p.MSSClamp {
@@ -192,7 +193,7 @@ func (t *text) target(pair *policy.Pair) string {
 
 const byState = "ct state vmap { established : accept, related : accept, invalid : drop }"
 
-func (t *text) forward() {
+func (t *text) forward(limits []string) {
 	lines := []string{"type filter hook forward priority filter; policy drop;"}
 	for _, stateless := range []bool{true, false} {
 		prefix := map[bool]string{true: "stateless_from_", false: "from_"}[stateless]
@@ -212,7 +213,7 @@ func (t *text) forward() {
 			}
 		}
 		if !stateless {
-			lines = append(lines, byState)
+			lines = append(append(lines, byState), limits...)
 		}
 		if len(entries) > 0 {
 			lines = append(lines, "iifname vmap "+braces(entries))
@@ -221,7 +222,7 @@ func (t *text) forward() {
 	t.chain("forward", append(lines, "goto default_deny_log")...)
 }
 
-func (t *text) input() {
+func (t *text) input(limits []string) {
 	lines := []string{"type filter hook input priority filter; policy drop;", `iifname "lo" accept`}
 	for _, stateless := range []bool{true, false} {
 		var entries []string
@@ -232,7 +233,7 @@ func (t *text) input() {
 			}
 		}
 		if !stateless {
-			lines = append(lines, byState)
+			lines = append(append(lines, byState), limits...)
 		}
 		if len(entries) > 0 {
 			lines = append(lines, "iifname vmap "+braces(entries))

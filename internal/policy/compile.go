@@ -69,6 +69,7 @@ func Compile(cfg *config.Config, dir string) (Result, error) {
 	c.pairs()
 	c.services()
 	c.translations()
+	c.limits()
 	err := c.report.Err()
 	if err == nil {
 		c.shadows()
@@ -115,7 +116,7 @@ func (c *compiler) zones() bool {
 		for _, at := range []struct {
 			path    string
 			present bool
-		}{{"zones", len(c.cfg.Zones) > 0}, {"firewall", c.cfg.Firewall != nil}, {"nat", len(c.cfg.NAT) > 0}} {
+		}{{"zones", len(c.cfg.Zones) > 0}, {"firewall", c.cfg.Firewall != nil}, {"nat", len(c.cfg.NAT) > 0}, {"limits", len(c.cfg.Limits) > 0}} {
 			if at.present {
 				c.report.Refuse(at.path, "no interface has a zone", "zone: NAME at the interfaces", "")
 			}

@@ -18,6 +18,7 @@ import (
 //  2. Where the pair keeps state (not Stateless), packets of known connections
 //     and errors about them pass, and those that fit no connection (conntrack's
 //     state invalid) are dropped unless the router itself sends them.
+//     New connections beyond a limit of their source are dropped next.
 //  3. To and from the router, Policy.Services are read first: what its own
 //     services need. Those with To Self are read for packets that come in, those
 //     with From Self for packets that the router sends.
@@ -48,7 +49,8 @@ type Policy struct {
 	Services []Rule // what the router's own services need, read before Rules; numbered on from those
 	Pairs    []Pair // every ordered pair of zones but Self to Self, by From, then To
 	NAT      []NAT  // in the order of the file
-	MSSClamp bool   // TCP segment sizes are lowered to the route's MTU
+	Limits   []SourceLimit
+	MSSClamp bool // TCP segment sizes are lowered to the route's MTU
 
 	pair map[[2]ZoneID]int
 }
@@ -171,6 +173,17 @@ type Limit struct {
 	Rate  int           // packets
 	Per   time.Duration // second, minute, hour or day
 	Burst int           // packets at once
+}
+
+// SourceLimit bounds the new connections of each source, before rules are read:
+// only where state is kept, and not for packets of connections that exist. A
+// source is an IPv4 address, or an IPv6 network of length 64.
+type SourceLimit struct {
+	ID    int // from 1, the number of its counter
+	Place string
+	From  []ZoneID
+	New   *Limit // nil for no limit
+	Open  int    // connections at the same time; 0 for no limit
 }
 
 // NATKind is a kind of translation.

@@ -165,6 +165,9 @@ func TestWrongPolicies(t *testing.T) {
 		"one port, two hosts": {head + "nat: [{from: wan, forward: {protocol: tcp, port: 80-90, target: 203.0.113.10}}, {from: wan, forward: {protocol: tcp, port: 85, target: 203.0.113.11}}]",
 			"forwards this port already"},
 		"NAT without state": {head + "nat: [{from: lan, to: wan, masquerade: true}]\nfirewall: {policies: [{from: lan, to: wan, stateless: true, default: permit}]}", "without state"},
+		"limit of nothing":  {head + "limits: [{from: lan}]", "limits nothing"},
+		"limit twice":       {head + "limits: [{from: lan, open-connections: 5}, {from: any, open-connections: 6}]", "has limits already"},
+		"no rate":           {head + "limits: [{from: lan, new-connections: 5/sec}]", "did you mean 5/s?"},
 		"other family":      {head + "nat: [{from: wan, forward: {protocol: tcp, address: 198.51.100.1, port: 80, target: '2001:db8::1'}}]", "different families"},
 	} {
 		if _, err := compileText(t, c.text); err == nil || !strings.Contains(err.Error(), c.words) {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"minne/internal/config"
@@ -462,28 +461,17 @@ func plainText(w word) *wordError {
 const maxRate = 10_000_000
 
 func (r *reader) limit(at word, rule *Rule) *wordError {
-	const form = "a rate as 100/s, 10/m, 5/h or 1/d"
 	if rule.Action != Permit {
 		return wrong(at, "limit in a rule that permits: above the limit it denies", "", "a rule that says %s can't have a limit", rule.Action)
 	}
 	if !r.more() {
-		return wrong(r.end, form, "", "limit without a rate")
+		return wrong(r.end, rateForm, "", "limit without a rate")
 	}
-	w := r.next()
-	number, per, _ := strings.Cut(w.text, "/")
-	span, known := spans[per]
-	n, err := strconv.ParseUint(number, 10, 32)
-	if err != nil || !known || n == 0 || n > maxRate || w.quoted {
-		near := ""
-		if per != "" && err == nil && n > 0 && n <= maxRate {
-			near = config.Nearest(w.text, []string{number + "/s", number + "/m", number + "/h", number + "/d"})
-			if words := map[string]string{"sec": "s", "second": "s", "min": "m", "minute": "m", "hour": "h", "day": "d"}; words[per] != "" {
-				near = number + "/" + words[per]
-			}
-		}
-		return wrong(w, form, near, "%q is no rate", abridge(w.text))
+	limit, wrongRate := parseRate(r.next())
+	if wrongRate != nil {
+		return wrongRate
 	}
-	rule.Limit = &Limit{Rate: int(n), Per: time.Duration(span), Burst: defaultBurst}
+	rule.Limit = limit
 	if !r.more() || r.words[0].text != "burst" || r.words[0].quoted {
 		return nil
 	}
@@ -491,13 +479,30 @@ func (r *reader) limit(at word, rule *Rule) *wordError {
 	if !r.more() {
 		return wrong(r.end, "a number of packets", "", "burst without a number")
 	}
-	w = r.next()
-	n, err = strconv.ParseUint(w.text, 10, 32)
+	w := r.next()
+	n, err := strconv.ParseUint(w.text, 10, 32)
 	if err != nil || n == 0 || n > maxRate {
 		return wrong(w, fmt.Sprintf("a number of packets from 1 to %d", maxRate), "", "%q is no burst", abridge(w.text))
 	}
 	rule.Limit.Burst = int(n)
 	return nil
+}
+
+const rateForm = "a rate as 100/s, 10/m, 5/h or 1/d"
+
+// parseRate reads a rate as 100/s.
+func parseRate(w word) (*Limit, *wordError) {
+	number, per, _ := strings.Cut(w.text, "/")
+	span, known := spans[per]
+	n, err := strconv.ParseUint(number, 10, 32)
+	if err != nil || !known || n == 0 || n > maxRate || w.quoted {
+		near := ""
+		if letter := map[string]string{"sec": "s", "second": "s", "min": "m", "minute": "m", "hour": "h", "day": "d"}[per]; letter != "" && err == nil {
+			near = number + "/" + letter
+		}
+		return nil, wrong(w, rateForm, near, "%q is no rate", abridge(w.text))
+	}
+	return &Limit{Rate: int(n), Per: span, Burst: defaultBurst}, nil
 }
 
 // defaultBurst is how many packets pass at once before a limit counts.

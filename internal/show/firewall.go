@@ -55,7 +55,7 @@ func Firewall(w io.Writer, o firewall.Observed, all bool) error {
 	for _, part := range []struct {
 		title string
 		rows  []firewall.ObservedRule
-	}{{"Services of the router", services(o.Rules, all)}, {"Translations (new connections)", o.NAT}} {
+	}{{"Services of the router", services(o.Rules, all)}, {"Translations (new connections)", o.NAT}, {"Dropped beyond limits", o.Limits}} {
 		if len(part.rows) == 0 {
 			continue
 		}

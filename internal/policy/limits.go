@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"slices"
+)
+
+// hostBurst is how many connections a host may begin at once unless told otherwise.
+const hostBurst = 100
+
+// limits resolves what each host of a zone may use.
+func (c *compiler) limits() {
+	seen := map[ZoneID]int{}
+	for i, l := range c.cfg.Limits {
+		path := fmt.Sprintf("limits[%d]", i)
+		one := SourceLimit{ID: i + 1, Place: c.report.Place(path), From: c.zoneList(path+".from", l.From), Open: l.OpenConnections}
+		if slices.Contains(one.From, Self) {
+			c.report.Refuse(path+".from", "the router's own connections are not limited", "a zone", "")
+		}
+		for _, z := range one.From {
+			if first, again := seen[z]; again {
+				c.report.Refuse(path+".from", fmt.Sprintf("zone %s has limits already, in limits[%d]", c.p.Zones[z].Name, first), "one entry for a zone", "")
+			}
+			seen[z] = i
+		}
+		if l.NewConnections != "" {
+			rate, err := parseRate(word{text: l.NewConnections})
+			if err != nil {
+				c.report.Refuse(path+".new-connections", err.message, err.expected, err.nearest)
+				continue
+			}
+			if rate.Burst = hostBurst; l.Burst > 0 {
+				rate.Burst = l.Burst
+			}
+			one.New = rate
+		}
+		if one.New == nil && one.Open == 0 {
+			c.report.Refuse(path, "the limit limits nothing", "new-connections or open-connections", "")
+		}
+		if one.New == nil && l.Burst > 0 {
+			c.report.Refuse(path+".burst", "a burst of what?", "new-connections", "")
+		}
+		c.p.Limits = append(c.p.Limits, one)
+	}
+}

@@ -31,8 +31,10 @@ func TestTwoCPUsAndUserSpace(t *testing.T) {
 	}
 	works := []int{workInsert, workTranslate, workDelete}
 	for _, w := range works {
-		if _, err := b.load(w); err != nil {
-			t.Fatal(err)
+		for _, program := range []string{"bench", "bench_beside"} {
+			if _, err := b.load(program, w); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	var wrong, found [2]uint64

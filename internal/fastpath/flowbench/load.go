@@ -122,7 +122,7 @@ type rig struct {
 	regions flow.Memory
 	table   *flow.Table
 	rest    uint32 // flow_rest_ticks
-	loads   map[int]*ebpf.Collection
+	loads   map[load]*ebpf.Collection
 }
 
 // The maps of a rig, and of its rivals when it has some.
@@ -138,7 +138,7 @@ func newRig(s *shared, size flow.Size, timeouts flow.Timeouts, rest uint32, riva
 	if err != nil {
 		return nil, err
 	}
-	r := &rig{shared: s, size: size, maps: map[string]*ebpf.Map{}, rest: rest, loads: map[int]*ebpf.Collection{}}
+	r := &rig{shared: s, size: size, maps: map[string]*ebpf.Map{}, rest: rest, loads: map[load]*ebpf.Collection{}}
 	entries := size.Entries()
 	names := ownMaps
 	if rivals {
@@ -174,9 +174,16 @@ func newRig(s *shared, size flow.Size, timeouts flow.Timeouts, rest uint32, riva
 	return r, nil
 }
 
-// load returns the programs for a kind of work.
-func (r *rig) load(work int) (*ebpf.Collection, error) {
-	if c := r.loads[work]; c != nil {
+// load is one of the programs, for a kind of work.
+type load struct {
+	program string
+	work    int
+}
+
+// load loads a program for a kind of work, unless it is loaded.
+func (r *rig) load(program string, work int) (*ebpf.Collection, error) {
+	key := load{program, work}
+	if c := r.loads[key]; c != nil {
 		return c, nil
 	}
 	spec, err := loadFlowbench()
@@ -200,11 +207,12 @@ func (r *rig) load(work int) (*ebpf.Collection, error) {
 			return nil, fmt.Errorf("set %s: %w", name, err)
 		}
 	}
+	spec.Programs = map[string]*ebpf.ProgramSpec{program: spec.Programs[program]}
 	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: use})
 	if err != nil {
-		return nil, fmt.Errorf("load the programs for work %d: %w", work, err)
+		return nil, fmt.Errorf("load program %s for work %d: %w", program, work, err)
 	}
-	r.loads[work] = c
+	r.loads[key] = c
 	return c, nil
 }
 
@@ -228,7 +236,7 @@ func (r *rig) close() {
 
 // do runs one of the programs of bpf/flowbench.bpf.c, with its order in one of the two places.
 func (r *rig) do(program string, which, work int, order run) (run, error) {
-	c, err := r.load(work)
+	c, err := r.load(program, work)
 	if err != nil {
 		return run{}, err
 	}

@@ -7,29 +7,12 @@
 // Only internal/fastpath/classbench loads this. It may use bpf_loop, unlike the
 // programs that forward.
 
+#include "bench_run.h"
 #include "classify.h"
 #include "set.h"
 
 // Keys and answers; a power of two.
 #define KEYS (1 << 16)
-
-// One run: written by user space before it, and by the program at its end.
-struct run {
-	__u32 first;     // first key; the following ones are taken round the array
-	__u32 count;     // lookups, at most 1 << 23
-	__u32 dependent; // 1: every key depends on the verdict before
-	__u32 zero;      // 0, which only the loader knows
-	__u64 ns;        // result: time of all lookups
-	__u64 sum;       // result: of the verdicts
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct run);
-} run SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -12,6 +12,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "bench_run.h"
 #include "fib.h"
 
 #define AF_INET 2
@@ -31,24 +32,6 @@ const volatile __u32 ingress = 0; // ifindex that the kernel's lookup takes the 
 struct key6 {
 	__u64 hi, lo;
 };
-
-// One run: written by user space before it, and by the program at its end.
-struct run {
-	__u32 first;     // first key; the following ones are taken round the array
-	__u32 count;     // lookups, at most 1 << 23
-	__u32 dependent; // 1: every key depends on the answer before
-	__u32 zero;      // 0, which only the loader knows
-	__u64 ns;        // result: time of all lookups
-	__u64 sum;       // result: of the answers
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct run);
-} run SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

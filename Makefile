@@ -51,6 +51,7 @@ bench: build
 	bin/minne bench forward
 	bin/minne bench daemon
 	bin/minne bench policy
+	bin/minne bench flow
 	bin/minne lab headline
 
 cross: generate

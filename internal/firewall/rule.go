@@ -265,7 +265,11 @@ func (t *text) forwarding(n *policy.NAT) string {
 		}
 		to += ":" + strconv.Itoa(int(n.NewPort))
 	}
-	return fmt.Sprintf("%s %s %s %s dport %s counter dnat %s to %s comment %s", t.interfaces("iifname", n.From), sources(n.Source, n.Target.Is4()), local,
+	match := t.interfaces("iifname", n.From)
+	if source := sources(n.Source, n.Target.Is4()); source != "" {
+		match += " " + source
+	}
+	return fmt.Sprintf("%s %s %s dport %s counter dnat %s to %s comment %s", match, local,
 		protocolText(n.Protocol), n.Ports, ip, to, natComment(n))
 }
 

@@ -153,13 +153,19 @@ func (t *text) judgesOwn() bool {
 	return slices.ContainsFunc(t.p.Pairs, func(p policy.Pair) bool { return p.From == policy.Self && len(p.Rules) > 0 })
 }
 
-// pair writes the rules between two zones; a pair without rules needs no chain.
+// chained reports whether a pair has a chain: one without rules needs none, but
+// for services that are to be looked at where there is no state.
+func chained(pair *policy.Pair) bool {
+	return len(pair.Rules) > 0 || pair.Stateless && pair.To == policy.Self
+}
+
+// pair writes the rules between two zones.
 func (t *text) pair(pair *policy.Pair) {
-	if len(pair.Rules) == 0 {
+	if !chained(pair) {
 		return
 	}
 	var lines []string
-	if pair.To == policy.Self {
+	if pair.To == policy.Self && pair.Stateless { // the others come by them on their way here
 		lines = append(lines, "jump services")
 	}
 	if pair.From == policy.Self {
@@ -185,7 +191,7 @@ func defaultOf(pair *policy.Pair) string {
 
 // target is where packets of a pair go in a verdict map.
 func (t *text) target(pair *policy.Pair) string {
-	if len(pair.Rules) > 0 {
+	if chained(pair) {
 		return "goto " + t.p.PairName(pair)
 	}
 	return defaultOf(pair)
@@ -222,32 +228,24 @@ func (t *text) forward(limits []string) {
 	t.chain("forward", append(lines, "goto default_deny_log")...)
 }
 
+// input puts the services before the limits: neighbour discovery and routing
+// protocols must live through a flood of their zone.
 func (t *text) input(limits []string) {
 	lines := []string{"type filter hook input priority filter; policy drop;", `iifname "lo" accept`}
 	for _, stateless := range []bool{true, false} {
 		var entries []string
 		for from := range t.p.Zones[1:] {
 			pair := t.p.Pair(policy.ZoneID(from+1), policy.Self)
-			if pair.Stateless == stateless && len(pair.Rules) > 0 {
+			if pair.Stateless == stateless {
 				entries = append(entries, verdicts(t.p.Zones[from+1].Interfaces, t.target(pair))...)
 			}
 		}
 		if !stateless {
-			lines = append(append(lines, byState), limits...)
+			lines = append(append(lines, byState, "jump services"), limits...)
 		}
 		if len(entries) > 0 {
 			lines = append(lines, "iifname vmap "+braces(entries))
 		}
-	}
-	lines = append(lines, "jump services")
-	var entries []string
-	for from := range t.p.Zones[1:] {
-		if pair := t.p.Pair(policy.ZoneID(from+1), policy.Self); len(pair.Rules) == 0 {
-			entries = append(entries, verdicts(t.p.Zones[from+1].Interfaces, t.target(pair))...)
-		}
-	}
-	if len(entries) > 0 {
-		lines = append(lines, "iifname vmap "+braces(entries))
 	}
 	t.chain("input", append(lines, "goto default_deny_log")...)
 }

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package firewall
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"minne/internal/config"
+	"minne/internal/testns"
+)
+
+func TestMain(m *testing.M) { testns.Main(m) }
+
+var update = flag.Bool("update", false, "write testdata/school.nft anew")
+
+func school(t *testing.T) Desired {
+	t.Helper()
+	cfg, _, err := config.Load("testdata/school.yaml")
+	if err == nil {
+		err = config.Check(cfg, config.Secrets{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Render(cfg, "testdata")
+	if err = errors.Join(err, d.Broken); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func fresh(t *testing.T) *Firewall {
+	t.Helper()
+	f := New(t.TempDir(), slog.New(slog.DiscardHandler))
+	must(t, f.Apply(t.Context(), Desired{}))
+	return f
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The table as people read it, and as nft takes it.
+func TestText(t *testing.T) {
+	const file = "testdata/school.nft"
+	got, _ := named(Text(school(t).Policy))
+	if *update {
+		must(t, os.WriteFile(file, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	must(t, err)
+	if string(want) != got {
+		t.Errorf("%s is out of date; after a look: go test ./internal/firewall -run TestText -update\n%s", file, config.Diff(want, []byte(got), "committed", "made"))
+	}
+	if Text(nil) != "" {
+		t.Error("no policy makes a table")
+	}
+}
+
+// A table is loaded once, taken away again, and no other is touched.
+func TestApply(t *testing.T) {
+	f, d := fresh(t), school(t)
+	_, err := nft(t.Context(), "table inet other { chain c { counter; }; }", "-f", "-")
+	must(t, err)
+	changes, err := f.Plan(t.Context(), d)
+	must(t, err)
+	if text := fmt.Sprint(changes); !strings.Contains(text, "firewall of 5 zones with 10 rules") {
+		t.Errorf("plan: %s", text)
+	}
+	must(t, f.Apply(t.Context(), d))
+	writes := f.Writes()
+	must(t, f.Apply(t.Context(), d))
+	if f.Writes() != writes {
+		t.Error("the second apply wrote")
+	}
+	if changes, err := f.Plan(t.Context(), d); err != nil || len(changes) > 0 {
+		t.Errorf("plan of what is loaded: %v %v", changes, err)
+	}
+	o, err := f.Observe(t.Context())
+	must(t, err)
+	if !o.On || o.Problem != "" || len(o.Zones) != 5 || len(o.NAT) != 4 || len(o.Sets) != 3 {
+		t.Errorf("observed %+v", o)
+	}
+	must(t, f.Apply(t.Context(), Desired{}))
+	tables, err := nft(t.Context(), "", "list", "tables")
+	must(t, err)
+	if strings.TrimSpace(tables) != "table inet other" {
+		t.Errorf("tables left: %s", tables)
+	}
+}
+
+// A policy that can't be made any more shuts the way after a boot, and leaves a
+// running router as it is.
+func TestBroken(t *testing.T) {
+	f, d := fresh(t), school(t)
+	broken := Desired{Broken: errors.New("there is no file")}
+	if err := f.Apply(t.Context(), broken); err == nil || !strings.Contains(err.Error(), "there is no file") {
+		t.Errorf("error %v", err)
+	}
+	text, err := nft(t.Context(), "", "list", "table", "inet", tableName)
+	must(t, err)
+	if !strings.Contains(text, "hook forward priority filter; policy drop;") || strings.Contains(text, "hook input") {
+		t.Errorf("loaded:\n%s", text)
+	}
+	must(t, f.Apply(t.Context(), d))
+	before, err := loaded(t.Context())
+	must(t, err)
+	if err := f.Apply(t.Context(), broken); err == nil {
+		t.Error("no error")
+	}
+	if now, err := loaded(t.Context()); err != nil || now != before {
+		t.Errorf("the table has changed: %v", err)
+	}
+}
+
+// Live elements stay over a change of the table and a new daemon, until their time is up.
+func TestSets(t *testing.T) {
+	f, d := fresh(t), school(t)
+	must(t, f.Apply(t.Context(), d))
+	change := func(q SetChange, want SetChanged, words string) {
+		t.Helper()
+		got, err := f.ChangeSet(t.Context(), q)
+		if got != want || (err == nil) != (words == "") || err != nil && !strings.Contains(err.Error(), words) {
+			t.Errorf("%+v: %+v, %v; want %+v, %q", q, got, err, want, words)
+		}
+	}
+	change(SetChange{Set: "blocked", Add: []string{"192.0.2.1", "2001:db8:1::/64", "192.0.2.1"}}, SetChanged{Added: 2}, "")
+	change(SetChange{Set: "blocked", Add: []string{"192.0.2.1"}, Timeout: time.Minute}, SetChanged{}, "")
+	change(SetChange{Set: "web", Add: []string{"10.3.0.11"}}, SetChanged{Added: 1}, "")
+	change(SetChange{Set: "blocked", Add: []string{"198.51.100.7"}}, SetChanged{}, "")
+	change(SetChange{Set: "blocked", Add: []string{"192.0.2.9", "198.51.0.0/16"}}, SetChanged{}, "overlaps 198.51.100.0/24")
+	change(SetChange{Set: "blocked", Add: []string{"192.0.2.0/24"}}, SetChanged{}, "overlaps 192.0.2.1")
+	change(SetChange{Set: "blocked", Delete: []string{"198.51.100.0/24"}}, SetChanged{}, "is of the configuration")
+	change(SetChange{Set: "blocked", Delete: []string{"10.0.0.1"}}, SetChanged{}, "")
+	change(SetChange{Set: "doors", Add: []string{"10.0.0.1"}}, SetChanged{}, "holds ports")
+	change(SetChange{Set: "web", Add: []string{"10.0.0.0/8"}}, SetChanged{}, "single addresses")
+	change(SetChange{Set: "web", Add: []string{"web"}}, SetChanged{}, "neither an address nor a prefix")
+
+	kernel := func(set, element string) bool {
+		text, err := nft(t.Context(), "", "list", "set", "inet", tableName, set)
+		must(t, err)
+		return strings.Contains(text, element)
+	}
+	if !kernel("blocked_v4", "192.0.2.1 timeout 1m") || kernel("blocked_v4", "192.0.2.9") || !kernel("blocked_v6", "2001:db8:1::/64 timeout 1h") || !kernel("web_v4", "10.3.0.11") {
+		t.Error("the kernel's sets are not what was asked for")
+	}
+	again := New(filepath.Dir(f.state), slog.New(slog.DiscardHandler))
+	must(t, again.Apply(t.Context(), Desired{}))
+	must(t, again.Apply(t.Context(), d))
+	if !kernel("blocked_v4", "192.0.2.1 timeout") || !kernel("web_v4", "10.3.0.11") {
+		t.Error("live elements are gone after a reload")
+	}
+	list, err := again.Elements("web")
+	must(t, err)
+	if fmt.Sprint(list) != "[{10.3.0.10 false <nil>} {2001:db8:3::10 false <nil>} {10.3.0.11 true <nil>}]" {
+		t.Errorf("elements %v", list)
+	}
+	again.live.expire(time.Now().Add(2 * time.Hour))
+	if len(again.live) != 1 {
+		t.Errorf("live elements after two hours: %v", again.live)
+	}
+}

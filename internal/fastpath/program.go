@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/fastpath/fib"
+	"minne/internal/fastpath/mapped"
 )
 
 // counterMaps outlive the program: their pins let a new daemon go on counting.
@@ -130,7 +131,7 @@ func (p *program) share(layout4, layout6 fib.Layout) error {
 		if err != nil {
 			return err
 		}
-		*t.to = asWords(region)
+		*t.to = mapped.View[uint64](region)
 	}
 	image4, err := p.region(m.Fib4Image)
 	if err != nil {
@@ -149,7 +150,7 @@ func (p *program) share(layout4, layout6 fib.Layout) error {
 }
 
 func (p *program) region(m *ebpf.Map) ([]byte, error) {
-	region, err := mapMemory(m)
+	region, err := mapped.Memory(m)
 	if err != nil {
 		return nil, err
 	}

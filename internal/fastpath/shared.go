@@ -4,36 +4,14 @@ package fastpath
 
 import (
 	"encoding/binary"
-	"fmt"
 	"net"
-	"os"
 	"sync/atomic"
 	"time"
-	"unsafe"
-
-	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 )
 
 // words is a table in memory that is shared with the program, as 64-bit words.
 // The program reads each word by one load, so what stands in one word changes at once.
 type words []uint64
-
-// mapMemory maps the whole of an mmapable array. The kernel rounds every entry up to 8 bytes.
-func mapMemory(m *ebpf.Map) ([]byte, error) {
-	entry := (int(m.ValueSize()) + 7) &^ 7
-	page := os.Getpagesize()
-	size := (entry*int(m.MaxEntries()) + page - 1) &^ (page - 1)
-	region, err := unix.Mmap(m.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("mapping %d bytes of %v: %w", size, m, err)
-	}
-	return region, nil
-}
-
-func asWords(region []byte) words {
-	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(region))), len(region)/8)
-}
 
 func (w words) load(i int) uint64 { return atomic.LoadUint64(&w[i]) }
 

@@ -5,14 +5,13 @@ package classbench
 import (
 	"errors"
 	"fmt"
-	"os"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"minne/internal/fastpath/addrset"
 	"minne/internal/fastpath/classify"
+	"minne/internal/fastpath/mapped"
 )
 
 // keyCount is how many keys there are, KEYS of bpf/classbench.bpf.c.
@@ -65,15 +64,15 @@ func newBed(c classify.Capacity) (*bed, error) {
 	b := &bed{objs: objs}
 	memory := map[string][]byte{}
 	for _, name := range []string{"run", "keys", "answers", classify.ImageMap, classify.ActiveMap, addrset.ImageMap} {
-		if memory[name], err = mapMemory(objs.Maps[name]); err != nil {
+		if memory[name], err = mapped.Memory(objs.Maps[name]); err != nil {
 			b.close()
 			return nil, err
 		}
 		b.memory = append(b.memory, memory[name])
 	}
-	b.run = &view[run](memory["run"], 1)[0]
-	b.keys = view[classify.Key](memory["keys"], keyCount)
-	b.answers = view[uint32](memory["answers"], keyCount)
+	b.run = &mapped.View[run](memory["run"])[0]
+	b.keys = mapped.View[classify.Key](memory["keys"])[:keyCount]
+	b.answers = mapped.View[uint32](memory["answers"])[:keyCount]
 	if b.policy, err = l.Open(memory[classify.ImageMap], memory[classify.ActiveMap], grace); err == nil {
 		b.set, err = sl.New(memory[addrset.ImageMap], grace)
 	}
@@ -89,22 +88,6 @@ func (b *bed) close() {
 		_ = unix.Munmap(m)
 	}
 	b.objs.Close()
-}
-
-func mapMemory(m *ebpf.Map) ([]byte, error) {
-	page := os.Getpagesize()
-	entry := (int(m.ValueSize()) + 7) &^ 7
-	size := (entry*int(m.MaxEntries()) + page - 1) / page * page
-	b, err := unix.Mmap(m.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("map the memory of %v: %w", m, err)
-	}
-	return b, nil
-}
-
-// view lays n values over mapped memory.
-func view[T any](b []byte, n int) []T {
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
 }
 
 // membarrierGlobal is MEMBARRIER_CMD_GLOBAL of include/uapi/linux/membarrier.h.

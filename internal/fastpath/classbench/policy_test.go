@@ -12,6 +12,7 @@ import (
 
 	"minne/internal/fastpath/classify"
 	"minne/internal/fastpath/classify/rulegen"
+	"minne/internal/fastpath/mapped"
 )
 
 const none = 7 // verdict of no rule
@@ -179,7 +180,7 @@ func TestSwapNeverMixes(t *testing.T) {
 func TestCorruptImageLeadsNowhere(t *testing.T) {
 	b := newTestBed(t)
 	rng := rand.New(rand.NewPCG(9, 9))
-	image := view[uint32](b.memory[3], 1<<16)
+	image := mapped.View[uint32](b.memory[3])[:1<<16]
 	for i := range b.keys {
 		b.keys[i] = rulegen.Keys(nil, 1, i%2 == 0, rulegen.Stray, uint64(i))[0]
 	}

@@ -5,12 +5,12 @@ package fibbench
 import (
 	"errors"
 	"fmt"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"minne/internal/fastpath/fib"
+	"minne/internal/fastpath/mapped"
 )
 
 // Values of ask in bpf/fibbench.bpf.c.
@@ -42,20 +42,6 @@ type shared struct {
 	answers []uint16
 }
 
-func mapMemory(m *ebpf.Map, size int) ([]byte, error) {
-	page := unix.Getpagesize()
-	b, err := unix.Mmap(m.FD(), 0, (size+page-1)/page*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("map the memory of %v: %w", m, err)
-	}
-	return b, nil
-}
-
-// view lays n values over mapped memory.
-func view[T any](b []byte, n int) []T {
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
-}
-
 func newShared() (*shared, error) {
 	spec, err := loadFibbench()
 	if err != nil {
@@ -69,17 +55,17 @@ func newShared() (*shared, error) {
 			return nil, fmt.Errorf("create map %s: %w", name, err)
 		}
 		s.maps[name] = m
-		b, err := mapMemory(m, int(spec.Maps[name].ValueSize))
+		b, err := mapped.Memory(m)
 		if err != nil {
 			s.close()
 			return nil, err
 		}
 		s.memory = append(s.memory, b)
 	}
-	s.run = &view[run](s.memory[0], 1)[0]
-	s.keys4 = view[uint32](s.memory[1], keyCount)
-	s.keys6 = view[key6](s.memory[2], keyCount)
-	s.answers = view[uint16](s.memory[3], keyCount)
+	s.run = &mapped.View[run](s.memory[0])[0]
+	s.keys4 = mapped.View[uint32](s.memory[1])[:keyCount]
+	s.keys6 = mapped.View[key6](s.memory[2])[:keyCount]
+	s.answers = mapped.View[uint16](s.memory[3])[:keyCount]
 	return s, nil
 }
 
@@ -123,8 +109,8 @@ func newCandidate(s *shared, ask, ingress uint32, l4, l6 fib.Layout) (*candidate
 		return nil, fmt.Errorf("load the FIB programs: %w", err)
 	}
 	c := &candidate{shared: s, objs: objs}
-	if c.image4, err = mapMemory(objs.Maps[l4.MapName()], int(l4.ImageBytes())); err == nil {
-		c.image6, err = mapMemory(objs.Maps[l6.MapName()], int(l6.ImageBytes()))
+	if c.image4, err = mapped.Memory(objs.Maps[l4.MapName()]); err == nil {
+		c.image6, err = mapped.Memory(objs.Maps[l6.MapName()])
 	}
 	if err != nil {
 		c.close()

@@ -8,9 +8,10 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"minne/internal/fastpath/mapped"
 )
 
 // Shapes of bpf/flow.h.
@@ -94,11 +95,6 @@ type Table struct {
 	clock    func() time.Duration
 }
 
-func view[T any](b []byte) []T {
-	var t T
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(t)))
-}
-
 // New lays a table over its arrays. Fresh arrays get a secret and free flows; arrays that are in use, of a
 // fast path that went on without a daemon, are taken over as they are.
 func New(m Memory, s Size, timeouts Timeouts) (*Table, error) {
@@ -111,11 +107,11 @@ func New(m Memory, s Size, timeouts Timeouts) (*Table, error) {
 		return nil, fmt.Errorf("flow table for %d flows: the memory given is too small", s.Flows)
 	}
 	t := &Table{
-		control:  &view[control](m.Control)[0],
-		index:    view[bucket](m.Index)[:want["flow_index"]],
-		sides:    view[side](m.Sides)[:want["flow_sides"]],
-		ring:     view[uint64](m.Free)[:want["flow_free"]],
-		sources:  view[uint64](m.Sources)[:sources],
+		control:  &mapped.View[control](m.Control)[0],
+		index:    mapped.View[bucket](m.Index)[:want["flow_index"]],
+		sides:    mapped.View[side](m.Sides)[:want["flow_sides"]],
+		ring:     mapped.View[uint64](m.Free)[:want["flow_free"]],
+		sources:  mapped.View[uint64](m.Sources)[:sources],
 		timeouts: timeouts,
 		clock:    monotonic,
 	}

@@ -5,12 +5,12 @@ package flowbench
 import (
 	"fmt"
 	"math/bits"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"minne/internal/fastpath/flow"
+	"minne/internal/fastpath/mapped"
 )
 
 // Values of work in bpf/flowbench.bpf.c and, from 16 on, of bpf/flowbench_rivals.h.
@@ -62,21 +62,6 @@ type shared struct {
 	answers []uint64
 }
 
-func mapMemory(m *ebpf.Map) ([]byte, error) {
-	page := unix.Getpagesize()
-	size := int(m.ValueSize()+7) &^ 7 * int(m.MaxEntries())
-	b, err := unix.Mmap(m.FD(), 0, (size+page-1)/page*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("map the memory of %v: %w", m, err)
-	}
-	return b, nil
-}
-
-// view lays n values over mapped memory.
-func view[T any](b []byte, n int) []T {
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
-}
-
 func newShared() (*shared, error) {
 	spec, err := loadFlowbench()
 	if err != nil {
@@ -90,16 +75,16 @@ func newShared() (*shared, error) {
 			return nil, fmt.Errorf("create map %s: %w", name, err)
 		}
 		s.maps[name] = m
-		b, err := mapMemory(m)
+		b, err := mapped.Memory(m)
 		if err != nil {
 			s.close()
 			return nil, err
 		}
 		s.memory = append(s.memory, b)
 	}
-	s.runs = view[run](s.memory[0], 2)
-	s.pairs = view[pair](s.memory[1], keyCount)
-	s.answers = view[uint64](s.memory[2], keyCount)
+	s.runs = mapped.View[run](s.memory[0])[:2]
+	s.pairs = mapped.View[pair](s.memory[1])[:keyCount]
+	s.answers = mapped.View[uint64](s.memory[2])[:keyCount]
 	return s, nil
 }
 
@@ -159,7 +144,7 @@ func newRig(s *shared, size flow.Size, timeouts flow.Timeouts, rest uint32, riva
 		r.maps[name] = m
 	}
 	for i, region := range []*[]byte{&r.regions.Control, &r.regions.Index, &r.regions.Sides, &r.regions.Free, &r.regions.Sources} {
-		b, err := mapMemory(r.maps[ownMaps[i]])
+		b, err := mapped.Memory(r.maps[ownMaps[i]])
 		if err != nil {
 			r.close()
 			return nil, err

@@ -35,6 +35,7 @@ var groups = []func(*app) *cobra.Command{
 	newRevisionsCommand,
 	newShowCommand,
 	newStatusCommand,
+	newExplainCommand,
 	newFastPathCommand,
 	newSetCommand,
 	newDaemonCommand,

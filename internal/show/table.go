@@ -29,7 +29,15 @@ func (t *table) write(w io.Writer) error {
 	for i, h := range t.head {
 		head[i], right[i] = strings.CutPrefix(h, ">")
 	}
-	all := append([][]string{head}, t.rows...)
+	return t.layOut(w, right, width, append([][]string{head}, t.rows...))
+}
+
+// rowsOnly writes the table without its head.
+func (t *table) rowsOnly(w io.Writer) error {
+	return t.layOut(w, make([]bool, len(t.head)), make([]int, len(t.head)), t.rows)
+}
+
+func (t *table) layOut(w io.Writer, right []bool, width []int, all [][]string) error {
 	for _, row := range all {
 		for i, cell := range row {
 			width[i] = max(width[i], utf8.RuneCountInString(cell))

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"minne/internal/api"
+	"minne/internal/packet"
+	"minne/internal/pcap"
+	"minne/internal/router"
+	"minne/internal/show"
+)
+
+// explainOptions are the flags of "minne explain".
+type explainOptions struct {
+	in, file string
+	src, dst string
+	probe    packet.Probe
+	asJSON   bool
+	verbose  bool
+}
+
+func newExplainCommand(a *app) *cobra.Command {
+	var o explainOptions
+	c := &cobra.Command{
+		Use:   "explain",
+		Short: "Say what becomes of a packet, and why",
+		Long: `Run the loaded configuration on a packet that arrives by an interface, and print
+what every stage decides: the route, the source check, the next hop, the verdict.
+For what the fast path leaves to the kernel, the kernel is asked as well. It is
+the program that forwards, over the tables it forwards by, so the answer is what
+happens to such a packet now. Nothing is sent and nothing is counted.
+
+With --pcap each packet of a capture is put to the question, one line each (all
+stages with --verbose). Its frames must be as they arrive here: for this router's
+MAC.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			if o.file != "" {
+				return a.explainCapture(c, client, o)
+			}
+			return a.explainPacket(c.Context(), client, o)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.in, "in", "", "`interface` that the packet arrives by: a port, or a VLAN on one")
+	f.StringVar(&o.src, "src", "", "source `address`")
+	f.StringVar(&o.dst, "dst", "", "destination `address`")
+	f.StringVar(&o.probe.Protocol, "proto", "udp", "`protocol`: tcp, udp, icmp or a number")
+	f.Uint16Var(&o.probe.SrcPort, "sport", 40000, "source `port` of TCP or UDP")
+	f.Uint16Var(&o.probe.DstPort, "dport", 0, "destination `port` of TCP or UDP")
+	f.Uint16Var(&o.probe.VLAN, "vlan", 0, "`id` of an 802.1Q tag in front, when --in is a port")
+	f.Uint8Var(&o.probe.TTL, "ttl", 64, "TTL or hop `limit` on arrival")
+	f.IntVar(&o.probe.Size, "size", 0, "size of the IP packet in `bytes` (default the least)")
+	f.StringVar(&o.file, "pcap", "", "capture `file` (pcap or pcapng) with the packets, instead of the flags above")
+	f.BoolVar(&o.verbose, "verbose", false, "with --pcap: all stages of each packet")
+	f.BoolVar(&o.asJSON, "json", false, "print JSON: one object, or with --pcap one in each line")
+	return c
+}
+
+func (a *app) explainPacket(ctx context.Context, client *api.Client, o explainOptions) error {
+	if err := o.parse(); err != nil {
+		return usageError{err}
+	}
+	var answer []router.Explained
+	if err := client.Ask(ctx, "explain", router.ExplainQuestion{Interface: o.in, Packet: &o.probe}, &answer); err != nil {
+		return err
+	}
+	if len(answer) != 1 {
+		return fmt.Errorf("the daemon explains %d packets, expected one", len(answer))
+	}
+	if o.asJSON {
+		return a.printJSON(answer[0])
+	}
+	return show.Explained(a.out, answer[0])
+}
+
+func (o *explainOptions) parse() (err error) {
+	if o.in == "" || o.src == "" || o.dst == "" {
+		return errors.New("expected --in, --src and --dst, or --in and --pcap")
+	}
+	if o.probe.Source, err = netip.ParseAddr(o.src); err != nil {
+		return fmt.Errorf("--src %q: expected an address", o.src)
+	}
+	if o.probe.Destination, err = netip.ParseAddr(o.dst); err != nil {
+		return fmt.Errorf("--dst %q: expected an address", o.dst)
+	}
+	_, err = o.probe.Frame(packet.MAC{}, nil) // says what is wrong before the daemon is asked
+	return err
+}
+
+const (
+	explainBatch      = 200  // frames in one question
+	explainFrameLimit = 3400 // bytes: the kernel takes no larger frame in a test run
+)
+
+// explainCapture asks about each packet of a file, some at a time.
+func (a *app) explainCapture(c *cobra.Command, client *api.Client, o explainOptions) error {
+	for _, flag := range []string{"src", "dst", "proto", "sport", "dport", "vlan", "ttl", "size"} {
+		if c.Flags().Changed(flag) {
+			return usageError{fmt.Errorf("--%s and --pcap: the packets are those of the file", flag)}
+		}
+	}
+	if o.in == "" {
+		return usageError{errors.New("--pcap: expected --in with the interface that the packets arrive by")}
+	}
+	file, err := os.Open(o.file)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	var batch [][]byte
+	var numbers []int // in the file, of the frames in the batch
+	read, cut, fates := 0, 0, map[string]int{}
+	ask := func() error {
+		var answer []router.Explained
+		if len(batch) == 0 {
+			return nil
+		}
+		if err := client.Ask(c.Context(), "explain", router.ExplainQuestion{Interface: o.in, Frames: batch}, &answer); err != nil {
+			return err
+		}
+		if len(answer) != len(batch) {
+			return fmt.Errorf("the daemon explains %d packets, expected %d", len(answer), len(batch))
+		}
+		for i, x := range answer {
+			fates[x.Verdict]++
+			if err := a.printExplained(o, numbers[i], x); err != nil {
+				return err
+			}
+		}
+		batch, numbers = batch[:0], numbers[:0]
+		return nil
+	}
+	err = pcap.Read(file, func(r pcap.Record) error {
+		read++
+		if r.Link != pcap.Ethernet || int(r.Wire) > len(r.Frame) || len(r.Frame) < packet.EthernetLen || len(r.Frame) > explainFrameLimit {
+			cut++
+			return nil
+		}
+		batch, numbers = append(batch, slices.Clone(r.Frame)), append(numbers, read)
+		if len(batch) < explainBatch {
+			return nil
+		}
+		return ask()
+	})
+	if err == nil {
+		err = ask()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", o.file, err)
+	}
+	if cut > 0 {
+		fmt.Fprintf(a.err, "%d packets are left out: cut short by the capture, no Ethernet, or longer than %d bytes\n", cut, explainFrameLimit)
+	}
+	if !o.asJSON {
+		fmt.Fprintf(a.out, "%d packets: %d forwarded, %d dropped, %d left to the kernel\n", read-cut, fates["forwarded"], fates["dropped"], fates["punted"])
+	}
+	return nil
+}
+
+func (a *app) printExplained(o explainOptions, number int, x router.Explained) error {
+	switch {
+	case o.asJSON:
+		return json.NewEncoder(a.out).Encode(x)
+	case o.verbose:
+		fmt.Fprintf(a.out, "%d  ", number)
+		return show.Explained(a.out, x)
+	}
+	return show.ExplainedLine(a.out, number, x)
+}

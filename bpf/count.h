@@ -5,6 +5,7 @@
 #ifndef MINNE_COUNT_H
 #define MINNE_COUNT_H
 
+#include "capture.h"
 #include "route.h"
 
 static __always_inline void write_trace(struct packet *p, struct way *w, enum reason why)
@@ -45,19 +46,13 @@ static __always_inline void sample(struct packet *p, struct control *c, enum rea
 	bpf_ringbuf_submit(s, 0);
 }
 
-// Drop or punt, by the reason's place in its list. A function of its own, never
-// inlined: minne capture hangs a program on it to hear the reason (capture.bpf.c).
-__noinline int action_of(enum reason why)
-{
-	asm volatile("" : "+r"(why)); // nor guessed by the compiler
-	return why < REASON_LAST_DROP ? XDP_DROP : XDP_PASS;
-}
-
-// Ends the journey.
+// Ends the journey: drop or punt, by the reason's place in its list.
 static __always_inline int leave(struct packet *p, struct way *w, struct control *c, enum reason why)
 {
+	int action = why < REASON_LAST_DROP ? XDP_DROP : XDP_PASS;
 	__u32 key = why;
 
+	captured_went(p, action, why, 0);
 	if (trace_build) {
 		write_trace(p, w, why);
 	} else {
@@ -66,7 +61,7 @@ static __always_inline int leave(struct packet *p, struct way *w, struct control
 			(*count)++;
 		sample(p, c, why);
 	}
-	return action_of(why);
+	return action;
 }
 
 static __always_inline void count_forwarded(__u32 in_slot, __u32 in_bytes, __u32 out_slot, __u32 out_bytes)

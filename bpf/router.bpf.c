@@ -75,6 +75,7 @@ static __always_inline int forward(struct packet *p, struct way *w, struct contr
 		return leave(p, w, c, REASON_INTERNAL);
 	out_bytes = sizeof(struct ethernet) + tags * sizeof(struct tag) + p->length;
 	trim(p, out_bytes);
+	captured_went(p, XDP_REDIRECT, REASON_NONE, w->adj->interface);
 
 	if (trace_build) {
 		write_trace(p, w, REASON_NONE);
@@ -98,6 +99,7 @@ int router(struct xdp_md *ctx)
 
 	if (!c)
 		return XDP_PASS;
+	captured_came(ctx);
 	enum reason why = decide(&p, &w, c);
 	if (why != REASON_NONE)
 		return leave(&p, &w, c, why);

@@ -36,6 +36,7 @@ var groups = []func(*app) *cobra.Command{
 	newShowCommand,
 	newStatusCommand,
 	newExplainCommand,
+	newCaptureCommand,
 	newFastPathCommand,
 	newSetCommand,
 	newDaemonCommand,

@@ -16,6 +16,8 @@
 //	POST /v1/stop                Stop → Empty
 //	POST /v1/set                 firewall.SetChange → SetChanged
 //	GET  /v1/show/{view…}        what a view answers, see the router package
+//	POST /v1/capture             fastpath.CaptureFilter → router.CaptureEvent…, as root, until hung up
+//	POST /v1/capture/end         Empty → Empty, as root
 //	POST /v1/explain             router.ExplainQuestion → []router.Explained; reads only
 //
 // The socket's mode is the right to read (root and the group minne); writing

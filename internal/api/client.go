@@ -101,31 +101,65 @@ func (c *Client) Change(ctx context.Context, what string, question, answer any) 
 	return c.do(ctx, "POST", "/v1/"+what, question, answer)
 }
 
+// Follow asks a question whose answer goes on, and calls each with every piece until each returns an
+// error, the answer ends, or ctx does.
+func Follow[A any](ctx context.Context, c *Client, what string, question any, each func(A) error) error {
+	resp, err := c.send(ctx, http.MethodPost, "/v1/"+what, question)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	d := json.NewDecoder(resp.Body)
+	if resp.StatusCode != http.StatusOK {
+		return decodeError(resp, d)
+	}
+	for {
+		var a A
+		if err := d.Decode(&a); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("answer of the daemon: %w", err)
+		}
+		if err := each(a); err != nil {
+			return err
+		}
+	}
+}
+
 func call[A any](ctx context.Context, c *Client, method, path string, question any) (A, error) {
 	var a A
 	err := c.do(ctx, method, path, question, &a)
 	return a, err
 }
 
-func (c *Client) do(ctx context.Context, method, path string, question, answer any) error {
+// send sends a request.
+func (c *Client) send(ctx context.Context, method, path string, question any) (*http.Response, error) {
 	var body io.Reader
 	if question != nil {
 		text, err := json.Marshal(question)
 		if err != nil {
-			return fmt.Errorf("encode request: %w", err)
+			return nil, fmt.Errorf("encode request: %w", err)
 		}
 		body = bytes.NewReader(text)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, "http://minne"+path, body)
 	if err != nil {
-		return fmt.Errorf("request: %w", err)
+		return nil, fmt.Errorf("request: %w", err)
 	}
 	if name := os.Getenv("SUDO_USER"); name != "" {
 		req.Header.Set(sudoHeader, name)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return c.unreachable(err)
+		return nil, c.unreachable(err)
+	}
+	return resp, nil
+}
+
+func (c *Client) do(ctx context.Context, method, path string, question, answer any) error {
+	resp, err := c.send(ctx, method, path, question)
+	if err != nil {
+		return err
 	}
 	defer resp.Body.Close()
 	d := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer))

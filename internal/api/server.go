@@ -71,6 +71,41 @@ func Write[Q, A any](s *Server, pattern string, answer func(*http.Request, Q) (A
 	})
 }
 
+// Stream adds an endpoint for root only whose answer goes on until the one who asked goes, or there
+// is nothing more to say: JSON values, one behind the other.
+func Stream[Q, A any](s *Server, pattern string, answer func(ctx context.Context, q Q, say func(A) error) error) {
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		if p := PeerOf(r.Context()); p.UID != 0 {
+			s.fail(w, r, &Error{Kind: Denied, Message: fmt.Sprintf("user %s may not see what people say to each other: run it as root (sudo)", p.User)})
+			return
+		}
+		var q Q
+		if err := decodeBody(w, r, &q); err != nil {
+			s.fail(w, r, &Error{Kind: Failed, Message: err.Error()})
+			return
+		}
+		connection := http.NewResponseController(w)
+		if err := errors.Join(connection.SetReadDeadline(time.Time{}), connection.SetWriteDeadline(time.Time{})); err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		said, encoder := false, json.NewEncoder(w)
+		err := answer(r.Context(), q, func(a A) error {
+			if !said {
+				w.Header().Set("Content-Type", "application/json")
+				said = true
+			}
+			if err := encoder.Encode(a); err != nil {
+				return err
+			}
+			return connection.Flush()
+		})
+		if err != nil && !said {
+			s.fail(w, r, err)
+		}
+	})
+}
+
 func endpoint[Q, A any](s *Server, answer func(*http.Request, Q) (A, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var q Q

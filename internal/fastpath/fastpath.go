@@ -29,17 +29,18 @@ type FastPath struct {
 	inst instance.Instance
 	log  *slog.Logger
 
-	mu      sync.Mutex
-	desired Desired
-	applied bool // desired is the operator's word
-	prog    *program
-	tables  *tables
-	ports   map[int]*port     // by ifindex
-	refused map[string]string // why an interface that should have the fast path has none
-	adopted int               // ports taken over from an earlier daemon
-	broken  error             // why the program can't be loaded
-	ears    []*os.File        // sockets that hear of settings and features
-	failed  error             // of ports, since the last Apply
+	mu        sync.Mutex
+	desired   Desired
+	applied   bool // desired is the operator's word
+	prog      *program
+	capturing *capture // the one that runs
+	tables    *tables
+	ports     map[int]*port     // by ifindex
+	refused   map[string]string // why an interface that should have the fast path has none
+	adopted   int               // ports taken over from an earlier daemon
+	broken    error             // why the program can't be loaded
+	ears      []*os.File        // sockets that hear of settings and features
+	failed    error             // of ports, since the last Apply
 }
 
 var _ rib.Listener = (*FastPath)(nil)
@@ -108,6 +109,7 @@ func (f *FastPath) locked(do func()) {
 func (f *FastPath) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.dropCapture(f.capturing, errors.New("the fast path ends"))
 	for _, ear := range f.ears {
 		ear.Close()
 	}
@@ -170,6 +172,7 @@ func (f *FastPath) learnLinks() error {
 // rebuild loads another program with tables of another shape, fills them, and puts it in the place
 // of the old one, port by port, each in one step.
 func (f *FastPath) rebuild(s shape) error {
+	f.dropCapture(f.capturing, errors.New("the router's tables have changed their size, which exchanges the program: start the capture again"))
 	m := f.prog.objects.routerMaps
 	next, err := load(s, map[string]*ebpf.Map{routerMapReasons: m.Reasons, routerMapTraffic: m.Traffic, routerMapSamples: m.Samples})
 	if err != nil {
@@ -387,14 +390,14 @@ func (f *FastPath) keepPort(ifindex int, name string) error {
 	}
 	switch {
 	case p.link == nil:
-		if err := p.attach(f.prog.objects.Router, f.desired.Mode, f.inst.BPFDir); err != nil {
+		if err := p.attach(f.onPorts(), f.desired.Mode, f.inst.BPFDir); err != nil {
 			delete(f.ports, ifindex)
 			return err
 		}
 		f.tables.attached[ifindex] = true
 		f.log.Info("fast path on", "interface", name, "generic", p.generic)
 	case !p.current:
-		if err := p.take(f.prog.objects.Router); err != nil {
+		if err := p.take(f.onPorts()); err != nil {
 			return err
 		}
 		f.log.Info("fast path adopted", "interface", name, "generic", p.generic)

@@ -89,32 +89,38 @@ func (p *program) loadTracer() error {
 	if p.tracer != nil {
 		return nil
 	}
-	spec, err := routerSpec(fib.Layout4(p.structure, p.capacity4), fib.Layout6(p.capacity6))
+	spec, err := p.twinSpec()
 	if err != nil {
 		return err
 	}
 	if err := spec.Variables["trace_build"].Set(uint32(1)); err != nil {
 		return fmt.Errorf("setting trace_build in the fast path's program: %w", err)
 	}
-	shared := map[string]*ebpf.Map{}
+	var twin struct {
+		Router *ebpf.Program `ebpf:"router"`
+	}
+	if err = spec.LoadAndAssign(&twin, &ebpf.CollectionOptions{MapReplacements: p.shared()}); err != nil {
+		return fmt.Errorf("loading the tracing twin of the fast path's program: %w", explainLoad(err))
+	}
+	p.tracer = twin.Router
+	return nil
+}
+
+// twinSpec is the program once more, to be loaded over the maps of this one.
+func (p *program) twinSpec() (*ebpf.CollectionSpec, error) {
+	return routerSpec(fib.Layout4(p.structure, p.capacity4), fib.Layout6(p.capacity6))
+}
+
+// shared is the maps that a twin has in common with the program.
+func (p *program) shared() map[string]*ebpf.Map {
 	m := &p.objects.routerMaps
-	for name, one := range map[string]*ebpf.Map{
+	return map[string]*ebpf.Map{
 		routerMapAdjacencies: m.Adjacencies, routerMapControl: m.Control, routerMapFib4Image: m.Fib4Image,
 		routerMapFib6Image: m.Fib6Image, routerMapInterfaces: m.Interfaces, routerMapMembers: m.Members,
 		routerMapNeighbours4: m.Neighbours4, routerMapNeighbours6: m.Neighbours6, routerMapNexthops: m.Nexthops,
 		routerMapOwn4: m.Own4, routerMapPorts: m.Ports, routerMapReasons: m.Reasons, routerMapSamples: m.Samples,
 		routerMapTrace: m.Trace, routerMapTraffic: m.Traffic, routerMapVlans: m.Vlans,
-	} {
-		shared[name] = one
 	}
-	var twin struct {
-		Router *ebpf.Program `ebpf:"router"`
-	}
-	if err = spec.LoadAndAssign(&twin, &ebpf.CollectionOptions{MapReplacements: shared}); err != nil {
-		return fmt.Errorf("loading the tracing twin of the fast path's program: %w", explainLoad(err))
-	}
-	p.tracer = twin.Router
-	return nil
 }
 
 // share maps the tables into this process.

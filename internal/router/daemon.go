@@ -137,6 +137,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		d.log.Info("stopping: forwarding goes on without the daemon")
 	}
 	notify("STOPPING=1")
+	d.parts.fastpath.EndCapture(errStopping)
 	d.quit()
 	d.engine.settle(commitGrace)
 	running.Wait()

@@ -27,6 +27,8 @@ func (d *Daemon) endpoints(s *api.Server) {
 	api.Write(s, "POST /v1/rollback", d.answerRollback)
 	api.Write(s, "POST /v1/stop", d.answerStop)
 	api.Write(s, "POST /v1/set", d.answerSet)
+	api.Stream(s, "POST /v1/capture", d.answerCapture)
+	api.Write(s, "POST /v1/capture/end", d.answerCaptureEnd)
 }
 
 // lasting is for what must end properly even when the one who asked is gone: an

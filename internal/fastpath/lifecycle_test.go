@@ -3,6 +3,7 @@
 package fastpath
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"os"
@@ -365,15 +366,17 @@ func TestSamplesOfDrops(t *testing.T) {
 	}
 }
 
-// TestVerifier loads both builds and prints what the verifier had to look at.
+// TestVerifier loads all builds and prints what the verifier had to look at.
 func TestVerifier(t *testing.T) {
-	for _, trace := range []uint32{0, 1} {
+	for _, build := range []string{"", "trace_build", "capture_build"} {
 		spec, err := loadRouter()
 		must(t, err)
-		must(t, spec.Variables["trace_build"].Set(trace))
+		if build != "" {
+			must(t, spec.Variables[build].Set(uint32(1)))
+		}
 		var objects routerObjects
 		must(t, spec.LoadAndAssign(&objects, &ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats}}))
-		t.Logf("trace_build=%d: %s", trace, strings.TrimSpace(objects.Router.VerifierLog))
+		t.Logf("%s: %s", cmp.Or(build, "ordinary"), strings.TrimSpace(objects.Router.VerifierLog))
 		if !strings.Contains(objects.Router.VerifierLog, "processed") {
 			t.Error("the verifier does not tell how much it processed")
 		}

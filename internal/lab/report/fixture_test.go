@@ -65,7 +65,7 @@ func addRates(r *result.Result, device string, limit float64) {
 		pdr.Goal.Name, pdr.Goal.LossRatio = "PDR", 0.005
 		pdr.Lower, pdr.Upper, pdr.Conditional = lower*0.985, lower*0.99, lower*0.981
 		if size == 1518 {
-			pdr.Upper = 0
+			pdr.Upper, pdr.Unlimited = 0, true
 		}
 		r.Throughput = append(r.Throughput, result.Throughput{Subject: about(device, "one flow", size), Bounds: []result.Bound{ndr, pdr}, MinLoad: 9e3, MaxLoad: ethernetRate(1e9, float64(size)), Trials: 61, Took: 73 * time.Second})
 		r.MRR = append(r.MRR, result.MRR{Subject: about(device, "rDoS, 901,899 routes", size), Offered: ethernetRate(1e9, float64(size)), Rates: []float64{lower * 0.8, lower * 0.81, lower * 0.79}, Mean: lower * 0.8, Deviation: lower * 0.01})

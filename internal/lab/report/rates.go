@@ -57,11 +57,11 @@ func exactRate(fps float64) string {
 }
 
 func upperText(b result.Bound) string {
-	if b.Upper <= 0 && b.Lower <= 0 {
-		return "none found"
+	if b.Unlimited {
+		return "beyond the tester"
 	}
 	if b.Upper <= 0 {
-		return "beyond the tester"
+		return "none found"
 	}
 	return exactRate(b.Upper)
 }

@@ -159,6 +159,8 @@ func boundInWords(s result.Subject, b result.Bound) string {
 		return fmt.Sprintf("below %s with %s", packetRate(b.Upper), size(s))
 	case b.Lower <= 0:
 		return "not found with " + size(s)
+	case b.Upper <= 0 && !b.Unlimited:
+		return fmt.Sprintf("at least %s (%s) with %s, the search had no time to find more", packetRate(b.Lower), bitRate(carried(s, b.Lower)), size(s))
 	case b.Upper <= 0:
 		return fmt.Sprintf("at least %s (%s) with %s, more than the tester can send", packetRate(b.Lower), bitRate(carried(s, b.Lower)), size(s))
 	}

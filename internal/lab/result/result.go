@@ -147,7 +147,9 @@ type Bound struct {
 	Lower       float64 `json:"lower_fps"`
 	Upper       float64 `json:"upper_fps"`
 	Conditional float64 `json:"conditional_throughput_fps"` // RFC 9971 section 4.8.3
-	Irregular   string  `json:"irregular,omitempty"`        // in words
+	// Unlimited: Lower is the greatest load of the tester, the device may forward more.
+	Unlimited bool   `json:"unlimited,omitempty"`
+	Irregular string `json:"irregular,omitempty"` // in words
 }
 
 // Throughput is the outcome of a search.

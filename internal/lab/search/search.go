@@ -240,6 +240,7 @@ func (s *search) bound(goal result.Goal, t target) result.Bound {
 	case known.upper == 0:
 		b.Irregular = fmt.Sprintf("even the least load of %.0f frames per second is too much for this goal", s.o.MinLoad)
 	case known.lower == s.grid.last:
+		b.Unlimited = true
 		b.Irregular = fmt.Sprintf("even the greatest load of %.0f frames per second meets this goal: the device may forward more than was offered", s.o.MaxLoad)
 	case s.stopped != "" && (known.lower == none || known.upper == none):
 		b.Irregular = s.stopped + " before both bounds were found"

@@ -37,7 +37,7 @@ func read(root fs.FS, architecture string) result.Machine {
 		Caches:       f.caches(),
 		MemoryBytes:  f.memory(),
 		Kernel:       strings.TrimSpace(f.line("proc/sys/kernel/osrelease") + " " + f.line("proc/sys/kernel/version")),
-		CommandLine:  withoutSecrets(f.line("proc/cmdline")),
+		CommandLine:  speaking(f.line("proc/cmdline")),
 		System:       f.system(),
 		Mitigations:  f.directory("sys/devices/system/cpu/vulnerabilities"),
 		Settings:     f.settings(),

@@ -70,7 +70,7 @@ type Machine struct {
 	Caches       []string          `json:"caches,omitempty"` // "L1d 32 KiB", …
 	MemoryBytes  uint64            `json:"memory_bytes"`
 	Kernel       string            `json:"kernel"`
-	CommandLine  string            `json:"kernel_command_line,omitempty"` // without secrets
+	CommandLine  string            `json:"kernel_command_line,omitempty"` // the parameters that bear on speed
 	System       string            `json:"system"`                        // distribution
 	Mitigations  map[string]string `json:"mitigations,omitempty"`         // vulnerability: state
 	Settings     map[string]string `json:"settings,omitempty"`            // sysctls that matter: bpf_jit_enable …

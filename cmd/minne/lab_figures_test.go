@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 )
@@ -50,7 +51,7 @@ func TestLabEnergyMeter(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	if len(got.Sources) == 0 || got.Sources[0].Watts != 18.75 || got.Missing != "" {
+	if len(got.Sources) == 0 || math.Abs(got.Sources[0].Watts-18.75) > 0.01 || got.Missing != "" {
 		t.Errorf("sources %+v", got)
 	}
 	if got.Idle == nil || got.Idle.Source != "meter: echo 18.75 W" || len(got.Idle.Steps) != 1 || got.Idle.Steps[0].Watts < 18.74 || got.Idle.Steps[0].Watts > 18.76 {

@@ -70,7 +70,7 @@ func (m *Minne) StartDaemon(ctx context.Context) error {
 		if err := p.Failed(); err != nil {
 			return Hopeless{err}
 		}
-		_, err := m.Command(ctx, "revisions", "--json")
+		_, err := m.Command(ctx, "show", "interfaces", "--json") // other commands also work without a daemon
 		return err
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"minne/internal/config"
+	"minne/internal/nft"
 	"minne/internal/plan"
 	"minne/internal/policy"
 )
@@ -146,7 +147,7 @@ func (f *Firewall) withLive(p *policy.Policy) *policy.Policy {
 func (f *Firewall) load(ctx context.Context, script string) error {
 	// Adding before deleting makes the deletion work whether or not the table was there.
 	script = fmt.Sprintf("table inet %[1]s\ndelete table inet %[1]s\n%[2]s", tableName, script)
-	if _, err := nft(ctx, script, "-f", "-"); err != nil {
+	if _, err := nft.Run(ctx, script, "-f", "-"); err != nil {
 		return err
 	}
 	f.writes.Add(1)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"minne/internal/config"
+	"minne/internal/nft"
 	"minne/internal/testns"
 )
 
@@ -71,7 +72,7 @@ func TestText(t *testing.T) {
 // A table is loaded once, taken away again, and no other is touched.
 func TestApply(t *testing.T) {
 	f, d := fresh(t), school(t)
-	_, err := nft(t.Context(), "table inet other { chain c { counter; }; }", "-f", "-")
+	_, err := nft.Run(t.Context(), "table inet other { chain c { counter; }; }", "-f", "-")
 	must(t, err)
 	changes, err := f.Plan(t.Context(), d)
 	must(t, err)
@@ -93,7 +94,7 @@ func TestApply(t *testing.T) {
 		t.Errorf("observed %+v", o)
 	}
 	must(t, f.Apply(t.Context(), Desired{}))
-	tables, err := nft(t.Context(), "", "list", "tables")
+	tables, err := nft.Run(t.Context(), "", "list", "tables")
 	must(t, err)
 	if strings.TrimSpace(tables) != "table inet other" {
 		t.Errorf("tables left: %s", tables)
@@ -108,7 +109,7 @@ func TestBroken(t *testing.T) {
 	if err := f.Apply(t.Context(), broken); err == nil || !strings.Contains(err.Error(), "there is no file") {
 		t.Errorf("error %v", err)
 	}
-	text, err := nft(t.Context(), "", "list", "table", "inet", tableName)
+	text, err := nft.Run(t.Context(), "", "list", "table", "inet", tableName)
 	must(t, err)
 	if !strings.Contains(text, "hook forward priority filter; policy drop;") || strings.Contains(text, "hook input") {
 		t.Errorf("loaded:\n%s", text)
@@ -148,7 +149,7 @@ func TestSets(t *testing.T) {
 	change(SetChange{Set: "web", Add: []string{"web"}}, SetChanged{}, "neither an address nor a prefix")
 
 	kernel := func(set, element string) bool {
-		text, err := nft(t.Context(), "", "list", "set", "inet", tableName, set)
+		text, err := nft.Run(t.Context(), "", "list", "set", "inet", tableName, set)
 		must(t, err)
 		return strings.Contains(text, element)
 	}

@@ -3,52 +3,23 @@
 package firewall
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
+
+	"minne/internal/nft"
 )
 
 // What nft(8) is asked and how its answers are read.
 
-// nft runs nft with a script as its input.
-func nft(ctx context.Context, stdin string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "nft", args...)
-	cmd.Stdin = strings.NewReader(stdin)
-	out, err := cmd.Output()
-	if err != nil {
-		words := []byte{}
-		if exit, ok := err.(*exec.ExitError); ok {
-			words = bytes.TrimSpace(exit.Stderr)
-		}
-		if len(words) > 2000 { // one wrong set repeats all its elements
-			words = words[:2000]
-		}
-		return "", fmt.Errorf("nft %s: %w: %s", strings.Join(args, " "), err, words)
-	}
-	return string(out), nil
-}
-
 // loaded returns the fingerprint of the table that is loaded, "" when there is none.
 func loaded(ctx context.Context) (string, error) {
-	tables, err := nft(ctx, "", "list", "tables")
-	if errors.Is(err, exec.ErrNotFound) {
-		return "", nil // without nft there is no table of ours; loading one says what is missing
-	}
-	if err != nil {
-		return "", err
-	}
-	if !slices.Contains(strings.Split(tables, "\n"), "table inet "+tableName) {
-		return "", nil
-	}
-	text, err := nft(ctx, "", "-t", "list", "table", "inet", tableName)
-	if err != nil {
+	text, err := nft.Table(ctx, tableName, "-t")
+	if err != nil || text == "" {
 		return "", err
 	}
 	for line := range strings.SplitSeq(text, "\n") {
@@ -96,7 +67,7 @@ type listing struct {
 
 // readCounters reads all counters of the loaded table, rules first, by their numbers.
 func readCounters(ctx context.Context) ([]counted, error) {
-	out, err := nft(ctx, "", "-j", "-t", "list", "table", "inet", tableName)
+	out, err := nft.Run(ctx, "", "-j", "-t", "list", "table", "inet", tableName)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"minne/internal/config"
+	"minne/internal/nft"
 	"minne/internal/policy"
 )
 
@@ -305,7 +306,7 @@ func (f *Firewall) commitChange(ctx context.Context, c *change) error {
 	if script.Len() == 0 {
 		return nil
 	}
-	if _, err := nft(ctx, script.String(), "-f", "-"); err != nil {
+	if _, err := nft.Run(ctx, script.String(), "-f", "-"); err != nil {
 		return err
 	}
 	f.writes.Add(1)

@@ -3,16 +3,14 @@
 package kernel
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"os/exec"
 	"slices"
 	"strings"
 
 	"minne/internal/config"
+	"minne/internal/nft"
 )
 
 // Source address checks (RFC 3704), for both families in one nftables table.
@@ -84,37 +82,13 @@ func rule(b *strings.Builder, names []string, condition string) {
 
 // listAntiSpoof returns the loaded table's text, "" when there is none.
 func listAntiSpoof(ctx context.Context) (string, error) {
-	tables, err := nft(ctx, "", "list", "tables")
-	if errors.Is(err, exec.ErrNotFound) {
-		return "", nil // without nft there is no table of ours; loading one says what is missing
-	}
-	if err != nil {
-		return "", err
-	}
-	if !slices.Contains(strings.Split(tables, "\n"), "table inet "+antiSpoofTable) {
-		return "", nil
-	}
-	return nft(ctx, "", "-s", "list", "table", "inet", antiSpoofTable)
+	return nft.Table(ctx, antiSpoofTable, "-s")
 }
 
 // loadAntiSpoof replaces the table by text in one transaction; "" removes it.
 func loadAntiSpoof(ctx context.Context, text string) error {
 	// Adding before deleting makes the deletion work whether or not the table was there.
 	script := fmt.Sprintf("table inet %[1]s\ndelete table inet %[1]s\n%[2]s", antiSpoofTable, text)
-	_, err := nft(ctx, script, "-f", "-")
+	_, err := nft.Run(ctx, script, "-f", "-")
 	return err
-}
-
-func nft(ctx context.Context, stdin string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "nft", args...)
-	cmd.Stdin = strings.NewReader(stdin)
-	out, err := cmd.Output()
-	if err != nil {
-		words := []byte{}
-		if exit, ok := err.(*exec.ExitError); ok {
-			words = bytes.TrimSpace(exit.Stderr)
-		}
-		return "", fmt.Errorf("nft %s: %w: %s", strings.Join(args, " "), err, words)
-	}
-	return string(out), nil
 }

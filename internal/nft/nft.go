@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nft runs nft(8), which is how Minne reads and writes the kernel's packet
+// filter. Each part of the router owns a table of family inet and no other.
+package nft
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// mostWords bounds what is told of an error, in bytes: one wrong set repeats all its elements.
+const mostWords = 2000
+
+// Run runs nft with a script as its input and returns what it prints.
+func Run(ctx context.Context, stdin string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "nft", args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.Output()
+	if err != nil {
+		words := []byte{}
+		if exit, ok := err.(*exec.ExitError); ok {
+			words = bytes.TrimSpace(exit.Stderr)
+		}
+		return "", fmt.Errorf("nft %s: %w: %s", strings.Join(args, " "), err, words[:min(len(words), mostWords)])
+	}
+	return string(out), nil
+}
+
+// Table returns the text of a table of family inet, "" when there is none. flags are
+// those of nft in front of its command.
+func Table(ctx context.Context, name string, flags ...string) (string, error) {
+	tables, err := Run(ctx, "", "list", "tables")
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", nil // without nft there is no table of ours; loading one says what is missing
+	}
+	if err != nil {
+		return "", err
+	}
+	if !slices.Contains(strings.Split(tables, "\n"), "table inet "+name) {
+		return "", nil
+	}
+	return Run(ctx, "", append(flags, "list", "table", "inet", name)...)
+}

@@ -3,6 +3,7 @@
 package fastpath
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -142,7 +143,7 @@ func (j *journey) neighbour() string {
 	if a.mac == ([6]byte{}) {
 		return where + chosen + " has no MAC yet"
 	}
-	return fmt.Sprintf("%s is %v (%s)%s", where, net.HardwareAddr(a.mac[:]), neighbourState(a.state), chosen)
+	return fmt.Sprintf("%s is %v (%s)%s", where, net.HardwareAddr(a.mac[:]), cmp.Or(rib.NeighbourState(a.state), "not known to the kernel"), chosen)
 }
 
 func (j *journey) size() string {
@@ -170,22 +171,6 @@ func (j *journey) rewrite() string {
 		text += fmt.Sprintf(", VLAN %d", tag.TCI&0xfff)
 	}
 	return text
-}
-
-// neighbourState names a NUD_ state as `ip neigh` does.
-func neighbourState(state uint16) string {
-	for _, s := range []struct {
-		bit  uint16
-		word string
-	}{
-		{rib.NeighPermanent, "permanent"}, {rib.NeighReachable, "reachable"}, {rib.NeighStale, "stale"}, {rib.NeighDelay, "delay"},
-		{rib.NeighProbe, "probe"}, {rib.NeighIncomplete, "incomplete"}, {rib.NeighFailed, "failed"}, {rib.NeighNoARP, "noarp"},
-	} {
-		if state&s.bit != 0 {
-			return s.word
-		}
-	}
-	return "not known to the kernel"
 }
 
 func (t *tables) nameOf(ifindex int) string {

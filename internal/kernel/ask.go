@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -171,7 +172,7 @@ func neighbourWords(address netip.Addr, on int) string {
 	}
 	for _, n := range all {
 		if a, ok := netip.AddrFromSlice(n.IP); ok && a.Unmap() == address {
-			state := stateWords(uint16(n.State))
+			state := cmp.Or(rib.NeighbourState(uint16(n.State)), "none")
 			if len(n.HardwareAddr) > 0 {
 				return fmt.Sprintf("%v is %v (%s)", address, n.HardwareAddr, state)
 			}

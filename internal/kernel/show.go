@@ -315,7 +315,7 @@ func (k *Kernel) Neighbours(ctx context.Context) ([]Neighbour, error) {
 	list := []Neighbour{}
 	for _, n := range found {
 		if n.State&rib.NeighNoARP == 0 {
-			list = append(list, Neighbour{Address: n.Address, Interface: names[n.Interface], MAC: macWords(n.MAC), State: stateWords(n.State)})
+			list = append(list, Neighbour{Address: n.Address, Interface: names[n.Interface], MAC: macWords(n.MAC), State: cmp.Or(rib.NeighbourState(n.State), "none")})
 		}
 	}
 	slices.SortFunc(list, func(a, b Neighbour) int {
@@ -365,20 +365,4 @@ func protocolWords(p uint8) string {
 		return "rip"
 	}
 	return fmt.Sprint("protocol ", p)
-}
-
-// stateWords names a NUD_ state as `ip neigh` does, in small letters.
-func stateWords(state uint16) string {
-	for _, s := range []struct {
-		bit  uint16
-		word string
-	}{
-		{rib.NeighPermanent, "permanent"}, {rib.NeighReachable, "reachable"}, {rib.NeighStale, "stale"}, {rib.NeighDelay, "delay"},
-		{rib.NeighProbe, "probe"}, {rib.NeighIncomplete, "incomplete"}, {rib.NeighFailed, "failed"}, {rib.NeighNoARP, "noarp"},
-	} {
-		if state&s.bit != 0 {
-			return s.word
-		}
-	}
-	return "none"
 }

@@ -101,6 +101,22 @@ const (
 	NeighPermanent  uint16 = 0x80
 )
 
+// NeighbourState names a state (NUD_) as `ip neigh` does, in small letters; "" when there is none.
+func NeighbourState(state uint16) string {
+	for _, s := range []struct {
+		bit  uint16
+		word string
+	}{
+		{NeighPermanent, "permanent"}, {NeighReachable, "reachable"}, {NeighStale, "stale"}, {NeighDelay, "delay"},
+		{NeighProbe, "probe"}, {NeighIncomplete, "incomplete"}, {NeighFailed, "failed"}, {NeighNoARP, "noarp"},
+	} {
+		if state&s.bit != 0 {
+			return s.word
+		}
+	}
+	return ""
+}
+
 // Neighbour is an entry of the ARP or ND table.
 type Neighbour struct {
 	Address   netip.Addr

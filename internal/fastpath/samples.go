@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -51,7 +50,7 @@ func (f *FastPath) Samples(ctx context.Context, each func(Sample)) error {
 			case <-refill.C:
 				budget(sampleBurst)
 			case <-ctx.Done():
-				reader.SetDeadline(time.Now())
+				reader.Flush() //nolint:errcheck // fails only on a closed reader
 				return
 			case <-done:
 				return
@@ -64,7 +63,7 @@ func (f *FastPath) Samples(ctx context.Context, each func(Sample)) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, ringbuf.ErrClosed):
+		case errors.Is(err, ringbuf.ErrFlushed), errors.Is(err, ringbuf.ErrClosed):
 			return nil
 		case err != nil:
 			return fmt.Errorf("reading samples: %w", err)

@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
@@ -91,4 +92,32 @@ func TestAntiSpoofText(t *testing.T) {
 	c.Interfaces["wan"].AntiSpoof, c.Interfaces["lan"].AntiSpoof = "strict", "strict"
 	c.Interfaces["lo"].AntiSpoof = "strict"
 	expect(t, renderAntiSpoof(c.Interfaces), `iifname { "lan", "wan" } fib saddr . iif oif missing counter drop`)
+}
+
+func TestConntrackIsSetForFirewallsOnly(t *testing.T) {
+	of := func(c *config.Config) (list []string) {
+		for _, s := range render(t, c).Sysctls {
+			if strings.HasPrefix(s.Path, "net/netfilter/") {
+				list = append(list, s.words()+" "+s.Value)
+			}
+		}
+		return list
+	}
+	c := campus()
+	if got := of(c); len(got) > 0 {
+		t.Errorf("without a zone: %v", got)
+	}
+	c.Interfaces["lan"].Zone = "lan"
+	want := []string{"netfilter nf_conntrack_acct 1", "netfilter nf_conntrack_tcp_be_liberal 1",
+		"netfilter nf_conntrack_tcp_ignore_invalid_rst 1", "netfilter nf_conntrack_checksum 0"}
+	if got := of(c); !slices.Equal(got, want) {
+		t.Errorf("with a zone %v, expected %v", got, want)
+	}
+	// The settings exist, and belong to the namespace: a namespace may write them.
+	veths(t, "eth0", "eth1")
+	k := New(slog.New(slog.DiscardHandler))
+	apply(t, k, render(t, c))
+	if got, ok, err := readSysctl("net/netfilter/nf_conntrack_acct"); got != "1" || !ok || err != nil {
+		t.Errorf("nf_conntrack_acct %q, %v, %v", got, ok, err)
+	}
 }

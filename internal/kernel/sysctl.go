@@ -57,6 +57,7 @@ func renderSysctls(cfg *config.Config, seed uint32) []Sysctl {
 	list = append(list, icmpSysctls(profile)...)
 	list = append(list, neighbourSysctls(profile)...)
 	list = append(list, allSysctls()...)
+	list = append(list, conntrackSysctls(cfg)...)
 	for _, name := range slices.Sorted(maps.Keys(cfg.Interfaces)) {
 		list = append(list, interfaceSysctls(name)...)
 	}
@@ -115,6 +116,33 @@ func allSysctls() []Sysctl {
 		{Path: "net/ipv4/conf/all/rp_filter", Value: "0"},
 		{Path: "net/ipv4/conf/all/send_redirects", Value: "0"},
 		{Path: "net/ipv4/conf/all/accept_source_route", Value: "0"}, // RFC 7126 4.3
+	}
+}
+
+// conntrackSysctls are those of connection tracking, for a configuration with a firewall: one with
+// zones. They belong to the network namespace, and exist once the firewall's rules have loaded
+// conntrack. How many connections it keeps is the kernel's to say: nf_conntrack_max can only be set
+// in the host's first namespace.
+func conntrackSysctls(cfg *config.Config) []Sysctl {
+	zoned := slices.ContainsFunc(slices.Collect(maps.Values(cfg.Interfaces)), func(i *config.Interface) bool {
+		return i != nil && i.Zone != ""
+	})
+	if !zoned {
+		return nil
+	}
+	return []Sysctl{
+		// Packets and bytes of each connection, for minne show flows. Connections that began
+		// before are not counted.
+		{Path: "net/netfilter/nf_conntrack_acct", Value: "1"},
+		// Conntrack's idea of a TCP window stands still while the fast path forwards: what is
+		// outside of it then is no sign of anything. The hosts check their windows themselves.
+		{Path: "net/netfilter/nf_conntrack_tcp_be_liberal", Value: "1"},
+		// For the same reason a reset is believed only when it fits exactly; others don't end
+		// the connection (since Linux 5.14).
+		{Path: "net/netfilter/nf_conntrack_tcp_ignore_invalid_rst", Value: "1"},
+		// A router checks the header's checksum, hosts those of TCP and UDP: the fast path can't
+		// tell damaged segments, and both paths must pass the same.
+		{Path: "net/netfilter/nf_conntrack_checksum", Value: "0"},
 	}
 }
 

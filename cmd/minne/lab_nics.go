@@ -24,8 +24,8 @@ full load, loss and latency go into one report. With --look only the ports are l
 is sent.
 
 A router needs routes to the networks that the traffic comes from and goes to:
-198.18.128.0/17 and 2001:2:0:8000::/49 through the tester's address at --tx,
-198.19.128.0/17 and 2001:2:1:8000::/49 through its address at --rx. Give these
+198.18.128.0/17 and 2001:2:0:4000::/50 through the tester's address at --tx,
+198.19.128.0/17 and 2001:2:0:c000::/50 through its address at --rx. Give these
 addresses as --tx-address and --rx-address, and the router's as --tx-gateway and
 --rx-gateway. Without gateways the device is a bridge or a cable.`,
 		Args: cobra.NoArgs,

@@ -88,7 +88,7 @@ func alone(t *testing.T, frames []frame) (out []frame) {
 // foreign are frames that the lab would never make: other protocols, fragments, options, odd lengths.
 func foreign() (out []frame) {
 	from4, to4 := netip.MustParseAddr("198.18.128.7"), netip.MustParseAddr("198.19.130.9")
-	from6, to6 := netip.MustParseAddr("2001:2:0:8000::7"), netip.MustParseAddr("2001:2:1:8000::9")
+	from6, to6 := netip.MustParseAddr("2001:2:0:4000::7"), netip.MustParseAddr("2001:2:0:c000::9")
 	at := time.Unix(1_700_000_000, 0)
 	add := func(b []byte) {
 		at = at.Add(3 * time.Millisecond)

@@ -32,10 +32,10 @@ const (
 	tries  = 8 // of a trial that lost a frame because the machine was busy elsewhere
 )
 
-// Networks that the rig's hosts are in (openloop.hostNetworks), written down once more.
+// Networks that the rig's hosts are in (device.InHosts, device.OutHosts), written down once more.
 var behind = [2][2]netip.Prefix{
 	{netip.MustParsePrefix("198.18.128.0/17"), netip.MustParsePrefix("198.19.128.0/17")},
-	{netip.MustParsePrefix("2001:2:0:8000::/49"), netip.MustParsePrefix("2001:2:1:8000::/49")},
+	{netip.MustParsePrefix("2001:2:0:4000::/50"), netip.MustParsePrefix("2001:2:0:c000::/50")},
 }
 
 // A small table with prefixes of both families that don't overlap.

@@ -32,23 +32,19 @@ const (
 	stream6 = 1
 )
 
-// The networks of the closed loop's hosts, in the ranges for benchmarking. Behind the
-// entry are sources, behind the way out destinations of patterns that don't draw them from a table.
-var (
-	sources      = device.Prefixes("198.18.128.0/17", "2001:2:0:4000::/50")
-	destinations = device.Prefixes("198.19.128.0/17", "2001:2:0:c000::/50")
-	benchmarking = device.Prefixes("198.18.0.0/15", "2001:2::/48")
-)
+// benchmarking are the ranges that all networks of the rig are in; no destination that is drawn from a table is.
+var benchmarking = device.Prefixes("198.18.0.0/15", "2001:2::/48")
 
 // HostRoutes are the routes to destinations that don't come from a table: one for each family.
-func HostRoutes() []netip.Prefix { return append([]netip.Prefix(nil), destinations...) }
+func HostRoutes() []netip.Prefix { return append([]netip.Prefix(nil), device.OutHosts...) }
 
-// ends are where patterns begin and end.
+// ends are where patterns begin and end: sources are behind the entry, and behind the way
+// out are destinations of patterns that don't draw them from a table.
 func ends() pattern.Ends {
 	return pattern.Ends{
 		Forward: pattern.Direction{
-			IPv4: pattern.Networks{Stream: stream4, Sources: sources[0], Destinations: destinations[:1]},
-			IPv6: pattern.Networks{Stream: stream6, Sources: sources[1], Destinations: destinations[1:]},
+			IPv4: pattern.Networks{Stream: stream4, Sources: device.InHosts[0], Destinations: device.OutHosts[:1]},
+			IPv6: pattern.Networks{Stream: stream6, Sources: device.InHosts[1], Destinations: device.OutHosts[1:]},
 		},
 		Avoid: benchmarking,
 	}
@@ -86,9 +82,9 @@ func (r *Rig) LoadTo(to []netip.Addr) (*Load, error) {
 	if len(to) == 0 {
 		return nil, errors.New("no destinations to send to")
 	}
-	packet := traffic.Packet{Source: sources[0].Addr().Next(), SourcePort: 40000, DestinationPort: 9, Protocol: unix.IPPROTO_UDP, FrameBytes: traffic.MinFrame4, Stream: stream4}
+	packet := traffic.Packet{Source: device.InHosts[0].Addr().Next(), SourcePort: 40000, DestinationPort: 9, Protocol: unix.IPPROTO_UDP, FrameBytes: traffic.MinFrame4, Stream: stream4}
 	if to[0].Is6() {
-		packet.Source, packet.FrameBytes, packet.Stream = sources[1].Addr().Next(), traffic.MinFrame6, stream6
+		packet.Source, packet.FrameBytes, packet.Stream = device.InHosts[1].Addr().Next(), traffic.MinFrame6, stream6
 	}
 	lap := traffic.Lap{Packets: len(to), Packet: func(i int) traffic.Packet {
 		one := packet

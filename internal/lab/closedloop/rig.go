@@ -189,7 +189,7 @@ func (r *Rig) place(ctx context.Context, means device.Means, p Place) error {
 // wiring is what is around a device: the generator's hosts behind its entry, and behind its port to the
 // sink the next hops, all of them the sink, whose MAC they have but for the last byte.
 func (p Place) wiring(generator, sink net.HardwareAddr) device.Wiring {
-	in := device.Port{Name: device.In, Addresses: device.InAddresses, Routes: sources}
+	in := device.Port{Name: device.In, Addresses: device.InAddresses, Routes: device.InHosts}
 	for _, a := range device.InAddresses {
 		in.Stations = append(in.Stations, device.Station{Address: a.Addr().Next(), MAC: generator})
 	}

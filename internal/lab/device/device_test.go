@@ -90,6 +90,28 @@ func TestWhoForwards(t *testing.T) {
 	}
 }
 
+// TestAddressesAreForBenchmarks holds every network of a rig in the ranges set aside (RFC 2544
+// appendix C.2.2, RFC 5180 section 8), and apart from the others: hosts are not on a port's own network.
+func TestAddressesAreForBenchmarks(t *testing.T) {
+	ranges := Prefixes("198.18.0.0/15", "2001:2::/48")
+	all := [][]netip.Prefix{InAddresses, OutAddresses, InHosts, OutHosts}
+	for i, networks := range all {
+		if len(networks) != len(ranges) {
+			t.Fatalf("%v: expected one network of each family", networks)
+		}
+		for family, p := range networks {
+			if !ranges[family].Contains(p.Addr()) || p.Bits() < ranges[family].Bits() {
+				t.Errorf("%v is not within %v", p, ranges[family])
+			}
+			for _, others := range all[:i] {
+				if p.Overlaps(others[family]) {
+					t.Errorf("%v overlaps %v", p, others[family])
+				}
+			}
+		}
+	}
+}
+
 func TestSpreadUsesEveryNextHop(t *testing.T) {
 	const hops = 64
 	count := map[int]int{}

@@ -21,6 +21,13 @@ var (
 	OutAddresses = Prefixes("198.19.0.1/24", "2001:2:0:2::1/64")
 )
 
+// The hosts behind In and Out: a network of each family, IPv4 first. None of them
+// holds an address of a port.
+var (
+	InHosts  = Prefixes("198.18.128.0/17", "2001:2:0:4000::/50")
+	OutHosts = Prefixes("198.19.128.0/17", "2001:2:0:c000::/50")
+)
+
 // Prefixes reads prefixes, which must be right.
 func Prefixes(texts ...string) (out []netip.Prefix) {
 	for _, t := range texts {

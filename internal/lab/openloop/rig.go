@@ -67,24 +67,14 @@ const (
 	bySocket  = "AF_PACKET socket"
 )
 
-// Names of the ports.
-const (
-	leftPort, rightPort = "left", "right" // the tester's
-	inPort, outPort     = "in", "out"     // the device's
-)
+// Names of the tester's ports.
+const leftPort, rightPort = "left", "right"
 
-// Networks of the rig, from the blocks for benchmarking (RFC 2544 appendix C.2.2,
-// RFC 5180 section 8). Hosts that traffic comes from and goes to are in the wider
-// ones; the device reaches them through next hops in the narrow ones.
+// Networks of the rig by side. Hosts that traffic comes from and goes to are in the
+// wider ones; the device reaches them through next hops in the narrow ones.
 var (
-	portNetworks = [2][]netip.Prefix{
-		{netip.MustParsePrefix("198.18.0.1/24"), netip.MustParsePrefix("2001:2:0:1::1/64")},
-		{netip.MustParsePrefix("198.19.0.1/24"), netip.MustParsePrefix("2001:2:0:2::1/64")},
-	}
-	hostNetworks = [2][]netip.Prefix{
-		{netip.MustParsePrefix("198.18.128.0/17"), netip.MustParsePrefix("2001:2:0:8000::/49")},
-		{netip.MustParsePrefix("198.19.128.0/17"), netip.MustParsePrefix("2001:2:1:8000::/49")},
-	}
+	portNetworks = [2][]netip.Prefix{device.InAddresses, device.OutAddresses}
+	hostNetworks = [2][]netip.Prefix{device.InHosts, device.OutHosts}
 )
 
 // nextHops is how many next hops of each family are behind a port: a table that
@@ -132,8 +122,8 @@ func topology(d device.Spec, lanes int) lab.Topology {
 	}
 	t.Nodes = append(t.Nodes, lab.Node{Name: "device"})
 	t.Links = []lab.Link{
-		{A: silent(leftPort), B: lab.Port{Node: "device", Name: inPort}, Queues: lanes},
-		{A: silent(rightPort), B: lab.Port{Node: "device", Name: outPort}, Queues: lanes},
+		{A: silent(leftPort), B: lab.Port{Node: "device", Name: device.In}, Queues: lanes},
+		{A: silent(rightPort), B: lab.Port{Node: "device", Name: device.Out}, Queues: lanes},
 	}
 	return t
 }
@@ -205,7 +195,7 @@ func (r *Rig) equip(transmit string) (err error) {
 // wiring is what is around the device.
 func (r *Rig) wiring(table []netip.Prefix) device.Wiring {
 	var w device.Wiring
-	for i, name := range []string{inPort, outPort} {
+	for i, name := range []string{device.In, device.Out} {
 		p := device.Port{Name: name, Addresses: portNetworks[i], Stations: r.stations(i), Routes: hostNetworks[i]}
 		if i == 1 && len(table) > 0 {
 			p.Routes = table
@@ -255,7 +245,7 @@ func (r *Rig) holdDevice(ctx context.Context, l *lab.Lab) error {
 	if r.device.Node() == nil {
 		return nil
 	}
-	for _, port := range []string{inPort, outPort} {
+	for _, port := range []string{device.In, device.Out} {
 		pids, err := thread(ctx, r.device.Node(), port, r.place.device...)
 		if err != nil {
 			return err

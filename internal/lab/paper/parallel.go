@@ -42,15 +42,10 @@ type parallel struct {
 	expect     traffic.Expect
 }
 
-// Nodes and ports of the rig, and its hosts' networks (RFC 2544 appendix C.2.2).
+// Nodes and ports of the rig.
 const (
 	sender, counter = "generator", "sink"
 	txPort, rxPort  = "tx", "rx"
-)
-
-var (
-	hostsLeft  = device.Prefixes("198.18.128.0/17")
-	hostsRight = device.Prefixes("198.19.128.0/17")
 )
 
 // newParallel builds the rig with a load for every processor. The caller closes it.
@@ -106,14 +101,17 @@ func (p *parallel) build(ctx context.Context, means device.Means, d device.Spec)
 	return err
 }
 
-// around is what is around the device: a host on either side, and networks behind it.
+// around is what is around the device: a host on either side, and a network behind it. All is IPv4.
 func around(left, right net.HardwareAddr) device.Wiring {
-	port := func(name, address string, hosts []netip.Prefix, mac net.HardwareAddr) device.Port {
-		own := device.Prefixes(address)
-		return device.Port{Name: name, Addresses: own, Routes: hosts, Stations: []device.Station{{Address: own[0].Addr().Next(), MAC: mac}}}
+	port := func(name string, addresses, hosts []netip.Prefix, mac net.HardwareAddr) device.Port {
+		return device.Port{
+			Name: name, Addresses: addresses[:1], Routes: hosts[:1],
+			Stations: []device.Station{{Address: addresses[0].Addr().Next(), MAC: mac}},
+		}
 	}
 	return device.Wiring{Ports: []device.Port{
-		port(device.In, "198.18.0.1/24", hostsLeft, left), port(device.Out, "198.19.0.1/24", hostsRight, right),
+		port(device.In, device.InAddresses, device.InHosts, left),
+		port(device.Out, device.OutAddresses, device.OutHosts, right),
 	}}
 }
 
@@ -130,7 +128,7 @@ func (p *parallel) load(traffics pattern.Pattern) error {
 		drawn := traffics
 		drawn.Seed += uint64(i)
 		lap, err := drawn.Lap(pattern.Ends{Forward: pattern.Direction{
-			IPv4: pattern.Networks{Stream: uint8(i), Sources: hostsLeft[0], Destinations: hostsRight},
+			IPv4: pattern.Networks{Stream: uint8(i), Sources: device.InHosts[0], Destinations: device.OutHosts[:1]},
 		}})
 		if err != nil {
 			return err

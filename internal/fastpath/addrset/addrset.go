@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package addrset keeps a set of addresses and prefixes, 100,000 and more, in
-// memory that the fast path's eBPF program reads at the same time (bpf/set.h has
-// the layout). It does no I/O.
+// Package addrset keeps up to eight sets of addresses and prefixes, 100,000 members
+// and more, in memory that the fast path's eBPF program reads at the same time
+// (bpf/set.h has the layout). It does no I/O.
 //
-// The set is a hash table of lists with a word of a Bloom filter for each bucket.
-// Whoever leaves is unlinked by one store and the word is made anew from the
-// members that stay, so the filter needs no counters. What was unlinked is used
-// again after a grace period.
+// All sets share one hash table of lists with a word of a Bloom filter for each
+// bucket; the number of its set is part of what a member is. Whoever leaves is
+// unlinked by one store and the word is made anew from the members that stay, so the
+// filter needs no counters, and no packet misses a member that stays. What was
+// unlinked is used again after a grace period.
+//
+// Prefixes of a set may overlap in any way: an address is in the set as long as one
+// of them has it.
 package addrset
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -21,22 +24,27 @@ import (
 	"unsafe"
 )
 
+// MaxSets is how many sets an image has, numbered from 0: SET_MAX in bpf/set.h.
+const MaxSets = 8
+
 // Layout of the image in words of 32 bits, SET_ in bpf/set.h.
 const (
-	headSecret   = 0
-	headShift    = 4
-	headBloom    = 5
-	headHeads    = 6
-	headCounts   = 7 // IPv4, IPv6
-	headLengths4 = 16
-	headLengths6 = 64
-	headWords    = 256
+	headSecret = 0
+	headFirst  = 16
+
+	setStride   = 192
+	setCounts   = 0 // IPv4, IPv6
+	setLengths4 = 2
+	setLengths6 = 35
+
+	headWords = headFirst + MaxSets*setStride // SET_BLOOM
 
 	memberWords = 6 // hi, lo, kind, next
 	memberKind  = 4
 	memberNext  = 5
 
 	ipv4Kind   = 256
+	setKind    = 512
 	maxChain   = 64 // SET_CHAIN
 	slackBytes = 32
 
@@ -46,15 +54,17 @@ const (
 // ImageMap is the name of the eBPF array.
 const ImageMap = "set_image"
 
-// ErrFull says that a member found no room.
-var ErrFull = errors.New("addrset: the set is full")
+// ErrFull says that a member found no room: a Layout for more is needed.
+var ErrFull = errors.New("addrset: no room for more members")
 
-// Layout is the size of a set's image.
-type Layout struct{ members, bucketBits, words int }
+// Layout is the size of an image.
+type Layout struct{ bucketBits, words int }
 
-// LayoutFor is the layout for so many members.
+// LayoutFor is the layout for so many members, all sets together, with room for a quarter more; the
+// size is a power of two, and what that leaves is room too. Without members it is 8 KiB.
 func LayoutFor(members int) Layout {
-	l := Layout{members: members, bucketBits: max(6, bits.Len(uint(members/membersPerBucket)))}
+	members += members / 4
+	l := Layout{bucketBits: max(6, bits.Len(uint(members/membersPerBucket)))}
 	need := headWords + 3<<l.bucketBits + members*memberWords
 	l.words = 1 << bits.Len(uint(need-1))
 	return l
@@ -63,115 +73,67 @@ func LayoutFor(members int) Layout {
 // ImageBytes is the value size of the eBPF array ImageMap.
 func (l Layout) ImageBytes() uint32 { return uint32(l.words*4 + slackBytes) }
 
+// Room is how many members there is room for.
+func (l Layout) Room() int { return (l.words - int(l.members())) / memberWords }
+
+// members is the place of the first member.
+func (l Layout) members() uint32 { return uint32(headWords+3<<l.bucketBits+1) &^ 1 }
+
 // Constants are the program's read-only variables by name.
 func (l Layout) Constants() map[string]uint32 {
-	return map[string]uint32{"set_mask": uint32(l.words - 1)}
+	return map[string]uint32{"set_mask": uint32(l.words - 1), "set_shift": uint32(64 - l.bucketBits)}
 }
 
-// Set is the writer's side. It is used by one goroutine at a time.
+// Set is the writer's side of all sets of an image. It is used by one goroutine at a time.
 type Set struct {
 	words   []uint32
 	secret  [2]uint64
 	shift   uint
-	bloom   uint32 // places, in words
-	heads   uint32
-	next    uint32 // first word never used
-	limit   uint32
+	heads   uint32   // places, in words
+	first   uint32   // member
+	next    uint32   // first word never used
 	free    []uint32 // members ready for use
 	retired []uint32 // members that a reader may still look at
 	grace   func()
-	lengths [2]map[int]int // members by prefix length: IPv4, IPv6
-	count   int
+	lengths [MaxSets][2][129]int // members by family and prefix length
+	count   [MaxSets]int
 }
 
-// New makes an empty set over the mapped bytes of ImageMap, which it clears. grace must return only
+// New makes empty sets over the mapped bytes of ImageMap, which it clears. grace must return only
 // when every program that was running has ended.
 func (l Layout) New(image []byte, grace func()) (*Set, error) {
 	if len(image) < int(l.ImageBytes()) {
 		return nil, fmt.Errorf("addrset: image of %d bytes, %d expected", len(image), l.ImageBytes())
 	}
 	s := &Set{
-		words:   unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(image))), l.words),
-		secret:  [2]uint64{rand.Uint64() | 1, rand.Uint64() | 1},
-		shift:   uint(64 - l.bucketBits),
-		bloom:   headWords,
-		grace:   grace,
-		lengths: [2]map[int]int{{}, {}},
+		words:  unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(image))), l.words),
+		secret: [2]uint64{rand.Uint64() | 1, rand.Uint64() | 1},
+		shift:  uint(64 - l.bucketBits),
+		heads:  headWords + 2<<l.bucketBits,
+		first:  l.members(),
+		next:   l.members(),
+		grace:  grace,
 	}
-	s.heads = s.bloom + 2<<l.bucketBits
-	s.next = (s.heads + 1<<l.bucketBits + 1) &^ 1
-	s.limit = s.next + uint32(l.members)*memberWords
-	for _, head := range []uint32{headCounts, headCounts + 1} {
-		s.store(head, 0) // a program that runs finds nothing from here on
+	for set := range MaxSets { // a program that runs finds nothing from here on
+		s.store(own(set)+setCounts, 0)
+		s.store(own(set)+setCounts+1, 0)
 	}
 	grace()
 	clear(s.words)
 	s.store64(headSecret, s.secret[0])
 	s.store64(headSecret+2, s.secret[1])
-	s.store(headShift, uint32(s.shift))
-	s.store(headBloom, s.bloom)
-	s.store(headHeads, s.heads)
 	return s, nil
 }
 
-// Len is the number of members.
-func (s *Set) Len() int { return s.count }
+// own is where a set's own words begin.
+func own(set int) uint32 { return uint32(headFirst + set*setStride) }
 
-// member is a prefix as the image has it.
-type member struct {
-	hi, lo uint64
-	kind   uint32
-	bits   int
-	ipv6   int // 1 when it is
-}
+// Len is the number of members of a set.
+func (s *Set) Len(set int) int { return s.count[set] }
 
-func memberOf(p netip.Prefix) (m member, err error) {
-	if !p.IsValid() || p.Addr().Is4In6() {
-		return m, fmt.Errorf("addrset: an IPv4 or IPv6 prefix is expected, not %v", p)
-	}
-	p = p.Masked()
-	m.bits = p.Bits()
-	m.kind = uint32(m.bits)
-	if p.Addr().Is4() {
-		b := p.Addr().As4()
-		m.hi, m.kind = uint64(binary.BigEndian.Uint32(b[:]))<<32, m.kind+ipv4Kind
-		return m, nil
-	}
-	b := p.Addr().As16()
-	m.hi, m.lo, m.ipv6 = binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:]), 1
-	return m, nil
-}
-
-// hash is set_hash of bpf/set.h.
-func (s *Set) hash(m *member) uint64 {
-	h := (m.hi ^ uint64(m.kind)<<17) * s.secret[0]
-	h ^= h >> 32
-	h = (h ^ m.lo) * s.secret[1]
-	h ^= h >> 29
-	return h * s.secret[0]
-}
-
-func bloomBits(h uint64) uint64 {
-	return 1<<(h>>8&63) | 1<<(h>>14&63) | 1<<(h>>20&63) | 1<<(h>>26&63)
-}
-
-// find looks for a member in a bucket: the word that refers to it and its place, 0 when it is not
-// there, and how many members were passed.
-func (s *Set) find(m *member, bucket uint32) (from, at uint32, passed int) {
-	from = s.heads + bucket
-	for at = s.words[from]; at != 0; at = s.words[from] {
-		if s.word64(at) == m.hi && s.word64(at+2) == m.lo && s.words[at+memberKind] == m.kind {
-			return from, at, passed
-		}
-		from = at + memberNext
-		passed++
-	}
-	return from, 0, passed
-}
-
-// Has tells whether exactly this prefix is a member.
-func (s *Set) Has(p netip.Prefix) bool {
-	m, err := memberOf(p)
+// Has tells whether exactly this prefix is a member of a set.
+func (s *Set) Has(set int, p netip.Prefix) bool {
+	m, err := memberOf(set, p)
 	if err != nil {
 		return false
 	}
@@ -179,43 +141,45 @@ func (s *Set) Has(p netip.Prefix) bool {
 	return at != 0
 }
 
-// Add puts a prefix into the set; an address is a prefix of all its bits. added is false when it
-// was there already.
-func (s *Set) Add(p netip.Prefix) (added bool, err error) {
-	m, err := memberOf(p)
+// Add puts a prefix into a set; an address is a prefix of all its bits. One that is there already
+// stays. Without room, the error is ErrFull.
+func (s *Set) Add(set int, p netip.Prefix) error {
+	_, _, err := s.add(set, p)
+	return err
+}
+
+// add returns the member's place, and whether it is new.
+func (s *Set) add(set int, p netip.Prefix) (at uint32, added bool, err error) {
+	m, err := memberOf(set, p)
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
 	h := s.hash(&m)
 	bucket := uint32(h >> s.shift)
 	_, at, passed := s.find(&m, bucket)
 	if at != 0 {
-		return false, nil
+		return at, false, nil
 	}
 	if passed < maxChain {
 		at = s.take()
 	}
 	if at == 0 {
-		return false, fmt.Errorf("%w: %d members, no room for %v", ErrFull, s.count, p)
+		return 0, false, fmt.Errorf("%w: %v", ErrFull, p)
 	}
 	s.store64(at, m.hi)
 	s.store64(at+2, m.lo)
 	s.store(at+memberKind, m.kind)
 	s.store(at+memberNext, s.words[s.heads+bucket])
-	filter := s.bloom + 2*bucket
+	filter := headWords + 2*bucket
 	s.store64(filter, s.word64(filter)|bloomBits(h))
 	s.store(s.heads+bucket, at)
-	s.count++
-	s.lengths[m.ipv6][m.bits]++
-	if s.lengths[m.ipv6][m.bits] == 1 {
-		s.list(&m, 0, uint32(m.bits)+1)
-	}
-	return true, nil
+	s.tally(&m, 1)
+	return at, true, nil
 }
 
-// Delete takes a prefix out of the set; deleted is false when it was not there.
-func (s *Set) Delete(p netip.Prefix) (deleted bool) {
-	m, err := memberOf(p)
+// Delete takes a prefix out of a set; deleted is false when it was not there.
+func (s *Set) Delete(set int, p netip.Prefix) (deleted bool) {
+	m, err := memberOf(set, p)
 	if err != nil {
 		return false
 	}
@@ -224,40 +188,105 @@ func (s *Set) Delete(p netip.Prefix) (deleted bool) {
 	if at == 0 {
 		return false
 	}
-	s.store(from, s.words[at+memberNext])
+	s.unlink(from, at)
 	s.filter(bucket)
-	s.retired = append(s.retired, at)
-	s.count--
-	s.lengths[m.ipv6][m.bits]--
-	if s.lengths[m.ipv6][m.bits] == 0 {
-		s.list(&m, uint32(m.bits)+1, 0)
-	}
 	return true
+}
+
+// Replace makes prefixes all that a set has. Those that are new are put in before others go, so
+// both need room for a while; when there is none, the error is ErrFull and the set is as before.
+func (s *Set) Replace(set int, prefixes []netip.Prefix) error {
+	stay := make([]uint64, (len(s.words)/memberWords+63)/64) // a bit for each member
+	var added []netip.Prefix
+	for _, p := range prefixes {
+		at, isNew, err := s.add(set, p)
+		if isNew {
+			added = append(added, p)
+		}
+		if err != nil {
+			for _, p := range added {
+				s.Delete(set, p)
+			}
+			return err
+		}
+		n := (at - s.first) / memberWords
+		stay[n/64] |= 1 << (n % 64)
+	}
+	if s.count[set] > len(prefixes) || s.count[set] > len(added) {
+		s.keep(set, stay)
+	}
+	return nil
+}
+
+// keep takes all members of a set out but those whose bit is set.
+func (s *Set) keep(set int, stay []uint64) {
+	for bucket := range uint32(1) << (64 - s.shift) {
+		from, gone := s.heads+bucket, false
+		for at := s.words[from]; at != 0; at = s.words[from] {
+			n := (at - s.first) / memberWords
+			if s.words[at+memberKind]/setKind == uint32(set) && stay[n/64]>>(n%64)&1 == 0 {
+				s.unlink(from, at)
+				gone = true
+			} else {
+				from = at + memberNext
+			}
+		}
+		if gone {
+			s.filter(bucket)
+		}
+	}
+}
+
+// Clear takes all members out of a set.
+func (s *Set) Clear(set int) {
+	if s.count[set] > 0 {
+		s.keep(set, make([]uint64, (len(s.words)/memberWords+63)/64))
+	}
+}
+
+// unlink takes a member, to which the word from refers, out of its list.
+func (s *Set) unlink(from, at uint32) {
+	m := s.member(at)
+	s.store(from, s.words[at+memberNext])
+	s.retired = append(s.retired, at)
+	s.tally(&m, -1)
 }
 
 // filter makes a bucket's word anew.
 func (s *Set) filter(bucket uint32) {
 	word := uint64(0)
 	for at := s.words[s.heads+bucket]; at != 0; at = s.words[at+memberNext] {
-		m := member{hi: s.word64(at), lo: s.word64(at + 2), kind: s.words[at+memberKind]}
+		m := s.member(at)
 		word |= bloomBits(s.hash(&m))
 	}
-	s.store64(s.bloom+2*bucket, word)
+	s.store64(headWords+2*bucket, word)
+}
+
+// tally counts a member that has come, or gone, and lists its length for the readers as long as
+// there is one of it.
+func (s *Set) tally(m *member, step int) {
+	s.count[m.set()] += step
+	length := uint32(m.bits() + 1)
+	n := &s.lengths[m.set()][m.family()][m.bits()]
+	*n += step
+	switch {
+	case *n == 0:
+		s.list(m, length, 0)
+	case *n == 1 && step == 1:
+		s.list(m, 0, length)
+	}
 }
 
 // list replaces an entry of the lengths that readers ask for. Entries never move, so no reader
 // misses one.
 func (s *Set) list(m *member, old, now uint32) {
-	at := uint32(headLengths4)
-	if m.ipv6 == 1 {
-		at = headLengths6
-	}
+	at := own(m.set()) + [2]uint32{setLengths4, setLengths6}[m.family()]
 	i := uint32(0)
 	for s.words[at+i] != old {
 		i++
 	}
 	s.store(at+i, now)
-	if head := uint32(headCounts + m.ipv6); i >= s.words[head] {
+	if head := own(m.set()) + setCounts + uint32(m.family()); i >= s.words[head] {
 		s.store(head, i+1)
 	}
 }
@@ -267,7 +296,8 @@ const retireBatch = 4096
 
 // take returns the place of a member to fill, or 0.
 func (s *Set) take() uint32 {
-	if len(s.free) == 0 && (len(s.retired) >= retireBatch || s.next+memberWords > s.limit && len(s.retired) > 0) {
+	full := int(s.next)+memberWords > len(s.words)
+	if len(s.free) == 0 && (len(s.retired) >= retireBatch || full && len(s.retired) > 0) {
 		s.grace()
 		s.free, s.retired = s.retired, s.free[:0]
 	}
@@ -276,7 +306,7 @@ func (s *Set) take() uint32 {
 		s.free = s.free[:n-1]
 		return at
 	}
-	if s.next+memberWords > s.limit {
+	if full {
 		return 0
 	}
 	s.next += memberWords

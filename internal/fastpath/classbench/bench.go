@@ -21,6 +21,7 @@ const (
 	budget   = 60 * time.Second // no round begins later, but three are always run
 	perTrial = 1 << 15
 	blocked  = 120_000 // addresses in the blocklist
+	benchSet = 5       // number of that set
 	ruleSeed = 1
 	compared = 600 // rules at which the other structure is measured too
 )
@@ -158,7 +159,7 @@ func (b *bed) blocklist() ([]*contender, error) {
 		list = append(list, p)
 	}
 	for _, p := range list {
-		if _, err := b.set.Add(p); err != nil {
+		if err := b.set.Add(benchSet, p); err != nil {
 			return nil, err
 		}
 	}
@@ -176,7 +177,7 @@ func (b *bed) blocklist() ([]*contender, error) {
 				if share == 1 {
 					a = rulegen.Inside(list[rng.IntN(len(list)/2)*2+family], rng)
 				}
-				c.keys[i] = classify.Key{Source: classify.KeyAddress(a), IPv6: family == 1}
+				c.keys[i] = classify.Key{Source: classify.KeyAddress(a), IPv6: family == 1, Zone: benchSet}
 			}
 			out = append(out, c)
 		}
@@ -188,11 +189,11 @@ func (b *bed) blocklist() ([]*contender, error) {
 func (b *bed) updates(list []netip.Prefix) (float64, error) {
 	begin := time.Now()
 	for _, p := range list {
-		gone := b.set.Delete(p)
-		if _, err := b.set.Add(p); err != nil {
+		gone := b.set.Delete(benchSet, p)
+		if err := b.set.Add(benchSet, p); err != nil {
 			return 0, err
 		}
-		if !gone && !b.set.Has(p) {
+		if !gone && !b.set.Has(benchSet, p) {
 			return 0, fmt.Errorf("%v is not in the set", p)
 		}
 	}

@@ -23,8 +23,8 @@ type run struct {
 	ns, sum                       uint64
 }
 
-// members is how many members the set has room for.
-const members = 200_000
+// members is for how many members the sets are laid out.
+const members = 120_000
 
 // bed is one load of the programs with the memory they share.
 type bed struct {
@@ -34,7 +34,7 @@ type bed struct {
 	keys    []classify.Key
 	answers []uint32
 	policy  *classify.Shared
-	set     *addrset.Set
+	set     *addrset.Set // all sets
 }
 
 // newBed loads the programs with room for policies of a capacity.

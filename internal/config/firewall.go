@@ -50,16 +50,24 @@ type FirewallDefaults struct {
 }
 
 // NAT is one translation of addresses, for packets between two zones. Exactly
-// one of Masquerade, Pool and Forward says how.
+// one of Masquerade, Pool, Forward and OneToOne says how.
 type NAT struct {
-	Name       string      `yaml:"name" json:"name,omitempty" doc:"Name in messages. Absent: nat and its number."`
-	From       []string    `yaml:"from" json:"from" doc:"Zones that connections come from." required:"true" single:"true" example:"lan"`
-	To         []string    `yaml:"to" json:"to,omitempty" doc:"Zones that connections go to, for masquerade and pool." single:"true" example:"wan"`
-	Source     []Prefix    `yaml:"source" json:"source,omitempty" doc:"Only connections from these networks. Absent: all of the zones."`
-	Masquerade bool        `yaml:"masquerade" json:"masquerade,omitempty" doc:"Connections leave with the address of the interface." default:"false"`
-	Families   []Family    `yaml:"families" json:"families,omitempty" doc:"Address families that masquerade translates. Absent: IPv4, since IPv6 networks seldom need it." enum:"ipv4,ipv6"`
-	Pool       []Prefix    `yaml:"pool" json:"pool,omitempty" doc:"Connections leave with addresses of these networks; a host keeps its address. At most one network of each family." example:"203.0.113.64/28"`
-	Forward    *NATForward `yaml:"forward" json:"forward,omitempty" doc:"Connections to a port of the router go to a host inside. A policy still has to permit them: rules see the address inside."`
+	Name       string       `yaml:"name" json:"name,omitempty" doc:"Name in messages. Absent: nat and its number."`
+	From       []string     `yaml:"from" json:"from" doc:"Zones that connections come from." required:"true" single:"true" example:"lan"`
+	To         []string     `yaml:"to" json:"to,omitempty" doc:"Zones that connections go to, for masquerade, pool and one-to-one." single:"true" example:"wan"`
+	Source     []Prefix     `yaml:"source" json:"source,omitempty" doc:"Only connections from these networks. Absent: all of the zones."`
+	Masquerade bool         `yaml:"masquerade" json:"masquerade,omitempty" doc:"Connections leave with the address of the interface." default:"false"`
+	Families   []Family     `yaml:"families" json:"families,omitempty" doc:"Address families that masquerade translates. Absent: IPv4, since IPv6 networks seldom need it." enum:"ipv4,ipv6"`
+	Pool       []Prefix     `yaml:"pool" json:"pool,omitempty" doc:"Connections leave with addresses of these networks; a host keeps its address. At most one network of each family." example:"203.0.113.64/28"`
+	Forward    *NATForward  `yaml:"forward" json:"forward,omitempty" doc:"Connections to a port of the router go to a host inside. A policy still has to permit them: rules see the address inside."`
+	OneToOne   *NATOneToOne `yaml:"one-to-one" json:"one-to-one,omitempty" doc:"Each host of a network inside has an address outside of its own, for connections either way. Of IPv6 this is the translation of prefixes (NPTv6). A policy still has to permit connections from outside: rules see the address inside."`
+}
+
+// NATOneToOne maps a network to another of the same size, address by address.
+type NATOneToOne struct {
+	Outside Prefix `yaml:"outside" json:"outside" doc:"The network that the zones of to see; a single address is one of length 32 or 128." required:"true" example:"203.0.113.16/29"`
+	Inside  Prefix `yaml:"inside" json:"inside" doc:"The network of the hosts in the zones of from, of the same size." required:"true" example:"10.3.0.16/29"`
+	Hairpin *OnOff `yaml:"hairpin" json:"hairpin,omitempty" doc:"Whether all zones may use the outside addresses, the hosts beside the target too: these then appear to it with an outside address, their own or the router's." default:"off" enum:"on,off"`
 }
 
 // NATForward is a port of the router that leads to a host.

@@ -90,7 +90,7 @@ func TestApply(t *testing.T) {
 	}
 	o, err := f.Observe(t.Context())
 	must(t, err)
-	if !o.On || o.Problem != "" || len(o.Zones) != 5 || len(o.NAT) != 4 || len(o.Sets) != 3 {
+	if !o.On || o.Problem != "" || len(o.Zones) != 5 || len(o.NAT) != 6 || len(o.Sets) != 3 {
 		t.Errorf("observed %+v", o)
 	}
 	must(t, f.Apply(t.Context(), Desired{}))

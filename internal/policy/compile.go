@@ -74,6 +74,7 @@ func Compile(cfg *config.Config, dir string) (Result, error) {
 	if err == nil {
 		c.shadows()
 		c.closedForwards()
+		c.unanswered()
 	}
 	return Result{Policy: c.p, Warnings: c.odd.Problems(), Files: c.files}, err
 }

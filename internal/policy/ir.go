@@ -194,6 +194,7 @@ const (
 	Masquerade  NATKind = iota // source becomes the address of the interface
 	SourcePool                 // source becomes an address of Pool
 	PortForward                // destination becomes Target
+	OneToOne                   // Inside and Outside are exchanged, address by address, either way
 )
 
 // NAT is one translation. All hold for the first packet of a connection; conntrack
@@ -204,10 +205,10 @@ type NAT struct {
 	Name   string
 	Place  string
 	From   []ZoneID
-	To     []ZoneID       // of Masquerade and SourcePool
-	Source []netip.Prefix // nil for all
+	To     []ZoneID       // of all but PortForward
+	Source []netip.Prefix // nil for all; of OneToOne Inside
 
-	IPv4, IPv6 bool           // families, of Masquerade and SourcePool
+	IPv4, IPv6 bool           // families, of all but PortForward
 	Pool       []netip.Prefix // at most one of each family
 
 	Protocol uint8      // of PortForward
@@ -215,7 +216,14 @@ type NAT struct {
 	Ports    PortRange
 	Target   netip.Addr
 	NewPort  uint16 // 0 for the same
-	Hairpin  bool   // of PortForward: hosts of the target's own zones may use it, From has those zones
+	Hairpin  bool   // of PortForward: hosts of the target's own zones may use it, From has those zones; of OneToOne: all zones may
+
+	// Of OneToOne, two networks of one family and size. A connection from From to To leaves with the
+	// address of Outside that stands where its source does in Inside. One from To (with Hairpin: from
+	// anywhere) to Outside goes to the address that stands there in Inside; rules see that address.
+	// Outside is not the router's own, and a packet to it may begin a connection that only the kernel
+	// can translate.
+	Inside, Outside netip.Prefix
 }
 
 // Pair returns what holds from one zone to another.

@@ -35,28 +35,37 @@ func (c *compiler) translation(path string, n config.NAT) {
 	}
 	one.Source = mergePrefixes(one.Source)
 	kinds := 0
-	for _, set := range []bool{n.Masquerade, len(n.Pool) > 0, n.Forward != nil} {
+	for _, set := range []bool{n.Masquerade, len(n.Pool) > 0, n.Forward != nil, n.OneToOne != nil} {
 		if set {
 			kinds++
 		}
 	}
 	if kinds != 1 {
-		c.report.Refuse(path, "the translation says nothing, or several things at once", "exactly one of masquerade: true, pool and forward", "")
+		c.report.Refuse(path, "the translation says nothing, or several things at once", "exactly one of masquerade: true, pool, forward and one-to-one", "")
 		return
 	}
-	if n.Forward != nil {
+	switch {
+	case n.Forward != nil:
 		c.forward(path, n, &one)
-	} else {
+	case n.OneToOne != nil:
+		c.oneToOne(path, n, &one)
+	default:
 		c.sourceNAT(path, n, &one)
 	}
 	c.p.NAT = append(c.p.NAT, one)
 }
 
-func (c *compiler) sourceNAT(path string, n config.NAT, one *NAT) {
-	one.To = c.zoneList(path+".to", n.To)
-	if slices.Contains(one.To, Self) {
+// natTo resolves the zones that a translation leads to.
+func (c *compiler) natTo(path string, n config.NAT) []ZoneID {
+	to := c.zoneList(path+".to", n.To)
+	if slices.Contains(to, Self) {
 		c.report.Refuse(path+".to", "connections to the router itself keep their source", "a zone", "")
 	}
+	return to
+}
+
+func (c *compiler) sourceNAT(path string, n config.NAT, one *NAT) {
+	one.To = c.natTo(path, n)
 	if one.Kind = Masquerade; len(n.Pool) > 0 {
 		one.Kind = SourcePool
 	}
@@ -117,8 +126,8 @@ func (c *compiler) forward(path string, n config.NAT, one *NAT) {
 	}
 }
 
-// contradictions refuses forwards of one port to two hosts, and sources that two
-// translations claim: the second could never hold.
+// contradictions refuses forwards of one port to two hosts, outside addresses of
+// two networks, and sources that two translations claim: the second could never hold.
 func (c *compiler) contradictions() {
 	for j, b := range c.p.NAT {
 		for _, a := range c.p.NAT[:j] {
@@ -128,6 +137,7 @@ func (c *compiler) contradictions() {
 				if a.Target != b.Target || a.NewPort != b.NewPort {
 					c.report.Refuse(path+".forward", fmt.Sprintf("%s forwards this port already (%s), to %s", a.Name, a.Place, a.Target), "another port or address", "")
 				}
+			case c.sharesAddresses(path, a, b):
 			case a.Kind != PortForward && b.Kind != PortForward:
 				if covers(a.Source, b.Source) && (a.IPv4 || !b.IPv4) && (a.IPv6 || !b.IPv6) && coversZones(a, b) {
 					c.report.Refuse(path, fmt.Sprintf("%s (%s) translates all of these connections already", a.Name, a.Place), "the narrower translation first, or other zones", "")

@@ -164,6 +164,14 @@ func TestWrongPolicies(t *testing.T) {
 		"NAT twice":         {head + "nat: [{from: lan, to: wan, masquerade: true}, {from: lan, to: wan, pool: [198.51.100.64/28]}]", "translates all of these"},
 		"one port, two hosts": {head + "nat: [{from: wan, forward: {protocol: tcp, port: 80-90, target: 203.0.113.10}}, {from: wan, forward: {protocol: tcp, port: 85, target: 203.0.113.11}}]",
 			"forwards this port already"},
+		"unequal sizes":     {head + oneToOne("203.0.113.16/29", "192.0.2.16/28", ""), "did you mean 192.0.2.16/29?"},
+		"unequal families":  {head + oneToOne("203.0.113.16/29", "2001:db8::/29", ""), "different families"},
+		"no hosts":          {head + oneToOne("224.0.0.0/24", "192.0.2.0/24", ""), "not a network of hosts"},
+		"an outside twice":  {head + oneToOne("198.51.100.16/29", "192.0.2.16/29", "{from: dmz, to: wan, one-to-one: {outside: 198.51.100.16/30, inside: 203.0.113.16/30}}"), "nat 1 (router.yaml:7) translates 198.51.100.16/29 already, to 192.0.2.16/29"},
+		"an inside twice":   {head + oneToOne("198.51.100.16/29", "192.0.2.16/29", "{from: lan, to: wan, one-to-one: {outside: 198.51.100.32/28, inside: 192.0.2.16/28}}"), "have other addresses already, in 198.51.100.16/29"},
+		"outside in a pool": {head + oneToOne("198.51.100.16/29", "192.0.2.16/29", "{from: dmz, to: wan, pool: [198.51.100.0/27]}"), "gives 198.51.100.16/29 to single hosts"},
+		"late forward":      {head + oneToOne("198.51.100.16/29", "192.0.2.16/29", "{from: wan, forward: {protocol: tcp, address: 198.51.100.17, port: 80, target: 203.0.113.10}}"), "takes all connections to 198.51.100.17 already"},
+		"late one-to-one":   {head + "nat: [{from: lan, to: wan, masquerade: true}, {from: lan, to: wan, one-to-one: {outside: 198.51.100.16/29, inside: 192.0.2.16/29}}]", "the narrower translation first"},
 		"NAT without state": {head + "nat: [{from: lan, to: wan, masquerade: true}]\nfirewall: {policies: [{from: lan, to: wan, stateless: true, default: permit}]}", "without state"},
 		"limit of nothing":  {head + "limits: [{from: lan}]", "limits nothing"},
 		"limit twice":       {head + "limits: [{from: lan, open-connections: 5}, {from: any, open-connections: 6}]", "has limits already"},
@@ -174,6 +182,15 @@ func TestWrongPolicies(t *testing.T) {
 			t.Errorf("%s: want %q, got %v", name, c.words, err)
 		}
 	}
+}
+
+// oneToOne is a one-to-one translation, and another behind it.
+func oneToOne(outside, inside, second string) string {
+	text := fmt.Sprintf("nat:\n  - {from: lan, to: wan, one-to-one: {outside: '%s', inside: '%s'}}\n", outside, inside)
+	if second != "" {
+		text += "  - " + second + "\n"
+	}
+	return text
 }
 
 func TestWarnings(t *testing.T) {
@@ -195,6 +212,17 @@ func TestWarnings(t *testing.T) {
 	r, err := compileText(t, head+"nat: [{from: wan, forward: {protocol: tcp, port: 80, target: 203.0.113.10}}]\n")
 	if err != nil || !strings.Contains(fmt.Sprint(r.Warnings), "permit tcp any 203.0.113.10 80 in a policy from its zones to dmz") {
 		t.Errorf("a forward without a rule: %v %v", r.Warnings, err)
+	}
+	for _, c := range []struct{ outside, inside, words string }{
+		{"198.51.100.16/29", "192.0.2.16/29", ""},
+		{"198.51.100.0/24", "192.0.2.0/24", "198.51.100.1 is the router's own address on wan0"},
+		{"198.51.0.0/20", "10.51.0.0/20", ""},
+		{"198.51.96.0/20", "10.51.0.0/20", "198.51.100.1 is the router's own address"},
+	} {
+		r, err := compileText(t, head+oneToOne(c.outside, c.inside, ""))
+		if text := fmt.Sprint(r.Warnings); err != nil || c.words == "" && len(r.Warnings) > 0 || !strings.Contains(text, c.words) {
+			t.Errorf("%s: want %q, got %v %v", c.outside, c.words, text, err)
+		}
 	}
 }
 

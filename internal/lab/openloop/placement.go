@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/lab"
+	"minne/internal/lab/ports"
 )
 
 // placement says which processor does what. A lane is a generator with a receive
@@ -119,12 +120,11 @@ func pin(pid, cpu int) error {
 // them by netlink since 6.7; before, their name is all there is.
 func receiveThreads(node *lab.Running, port string, index, queues int) ([]int, error) {
 	var pids []int
-	err := node.Do(func() (err error) { pids, err = napiThreads(index); return err })
+	err := node.Do(func() (err error) { pids, err = ports.ReceiveThreads(index); return err })
 	if err == nil && len(pids) > 0 {
-		slices.Sort(pids) // in the order of the queues
 		return pids, nil
 	}
-	if err != nil && !errors.Is(err, errNoNetdev) {
+	if err != nil && !errors.Is(err, ports.ErrNoNetdev) {
 		return nil, err
 	}
 	pids = threadsNamed("/proc", "napi/"+port+"-")

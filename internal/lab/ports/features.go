@@ -6,8 +6,6 @@ import (
 	"encoding/binary"
 	"strings"
 
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -43,60 +41,34 @@ func (x XDP) String() string {
 	return strings.Join(words, ", ")
 }
 
-// The netdev family of generic netlink (include/uapi/linux/netdev.h).
+// Bits of attributeXDP.
 const (
-	netdevFamily     = "netdev"
-	commandDevGet    = 1
-	attributeIfindex = 1
-	attributeXDP     = 3 // a mask of NETDEV_XDP_ACT_
-
 	actBasic    = 1 << 0
 	actRedirect = 1 << 1
 	actTransmit = 1 << 2
 	actZeroCopy = 1 << 3
 )
 
-// genericHeader is struct genlmsghdr: command, version, two reserved bytes.
-type genericHeader [4]byte
-
-func (genericHeader) Len() int            { return 4 }
-func (h genericHeader) Serialize() []byte { return h[:] }
-
 // xdpOf asks the kernel what the driver of a port can do for XDP.
 func xdpOf(index int) XDP {
-	family, err := netlink.GenlFamilyGet(netdevFamily)
+	answers, err := askNetdev(commandDevGet, unix.NLM_F_ACK, index)
 	if err != nil {
 		return XDP{}
 	}
-	request := nl.NewNetlinkRequest(int(family.ID), 0)
-	request.AddData(genericHeader{commandDevGet, 1})
-	request.AddData(nl.NewRtAttr(attributeIfindex, nl.Uint32Attr(uint32(index))))
-	replies, err := request.Execute(unix.NETLINK_GENERIC, 0)
-	if err != nil {
-		return XDP{}
-	}
-	for _, reply := range replies {
-		if x := readFeatures(reply); x.Known {
+	for _, answer := range answers {
+		if x := readFeatures(answer); x.Known {
 			return x
 		}
 	}
 	return XDP{}
 }
 
-// readFeatures reads an answer of the netdev family: struct genlmsghdr, then attributes.
-func readFeatures(reply []byte) XDP {
-	if len(reply) < nl.SizeofGenlmsg {
+// readFeatures reads an answer of the netdev family.
+func readFeatures(answer []byte) XDP {
+	values, err := attributesOf(answer)
+	if err != nil || len(values[attributeXDP]) != 8 {
 		return XDP{}
 	}
-	attributes, err := nl.ParseRouteAttr(reply[nl.SizeofGenlmsg:])
-	if err != nil {
-		return XDP{}
-	}
-	for _, a := range attributes {
-		if a.Attr.Type == attributeXDP && len(a.Value) == 8 {
-			mask := binary.NativeEndian.Uint64(a.Value)
-			return XDP{true, mask&actBasic != 0, mask&actRedirect != 0, mask&actTransmit != 0, mask&actZeroCopy != 0}
-		}
-	}
-	return XDP{}
+	mask := binary.NativeEndian.Uint64(values[attributeXDP])
+	return XDP{true, mask&actBasic != 0, mask&actRedirect != 0, mask&actTransmit != 0, mask&actZeroCopy != 0}
 }

@@ -3,8 +3,10 @@
 package ports
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -95,6 +97,35 @@ func TestTransmitFollowsThePeer(t *testing.T) {
 	do(t, "ethtool -K one gro on")
 	if x := look(t, "one").XDP; !x.Transmit {
 		t.Errorf("%+v with GRO at both ends", x)
+	}
+}
+
+// TestReceiveThreads gives one of two ports threads, which are then known by their names too.
+func TestReceiveThreads(t *testing.T) {
+	fresh(t,
+		"ip link add one numtxqueues 2 numrxqueues 2 type veth peer name two numtxqueues 2 numrxqueues 2", "ip link set one up", "ip link set two up",
+		"ethtool -K one gro on", "ethtool -K two gro on",
+	)
+	if pids, err := ReceiveThreads(look(t, "one").Index); err != nil || len(pids) != 0 {
+		t.Fatalf("threads %v (%v) of a port that was given none", pids, err)
+	}
+	// What is mounted shows the namespace of whoever mounted it.
+	threaded := exec.Command("unshare", "--mount", "sh", "-c", "mount -t sysfs sysfs /sys && echo 1 >/sys/class/net/one/threaded")
+	if out, err := threaded.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	pids, err := ReceiveThreads(look(t, "one").Index)
+	if err != nil || len(pids) != 2 {
+		t.Fatalf("threads %v (%v): expected one for each of two queues", pids, err)
+	}
+	for _, pid := range pids {
+		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		if err != nil || !strings.HasPrefix(string(name), "napi/one-") {
+			t.Errorf("process %d is %q (%v): expected a receive thread", pid, name, err)
+		}
+	}
+	if pids, err := ReceiveThreads(look(t, "two").Index); err != nil || len(pids) != 0 {
+		t.Errorf("threads %v (%v) of the other port", pids, err)
 	}
 }
 

@@ -19,7 +19,8 @@ type Desired struct {
 	Hostname      string             // "" leaves the host's name alone
 	MultipathSeed uint32             // net.ipv4.fib_multipath_hash_seed: the fast path hashes with the same
 	Interfaces    []DesiredInterface // parents before the VLANs on them
-	Routes        []DesiredRoute     // static routes and the blackholes of announced prefixes, by prefix and metric
+	Routes        []DesiredRoute     // static routes, and what holds announced and translated prefixes, by prefix and metric
+	Proxies       []DesiredProxy     // addresses of others that are answered for, by interface and address
 	Sysctls       []Sysctl           // in the order of writing; forwarding is not among them
 	AntiSpoof     string             // nftables text of table inet minne_antispoof; "" when no interface asks for it
 }
@@ -74,6 +75,7 @@ func Render(cfg *config.Config) (Desired, error) {
 	if d.Routes, err = renderRoutes(cfg, d.Interfaces); err != nil {
 		return Desired{}, err
 	}
+	d.Proxies = renderProxies(cfg)
 	d.Sysctls = renderSysctls(cfg, d.MultipathSeed)
 	d.AntiSpoof = renderAntiSpoof(cfg.Interfaces)
 	return d, nil
@@ -191,6 +193,14 @@ func renderRoutes(cfg *config.Config, interfaces []DesiredInterface) ([]DesiredR
 			if r := at(p.Prefix, announceDistance); len(r.Hops) == 0 {
 				r.Blackhole = true
 			}
+		}
+	}
+	for _, t := range config.Translations(cfg) {
+		if t.Own != "" && t.Outside.IsSingleIP() {
+			continue // the router has the address itself
+		}
+		if r := at(t.Outside, announceDistance); len(r.Hops) == 0 {
+			r.Blackhole, r.Hops = holdTranslated(t)
 		}
 	}
 	list := make([]DesiredRoute, 0, len(routes))

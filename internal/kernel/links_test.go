@@ -52,6 +52,10 @@ func (p *pretended) loadAntiSpoof(_ context.Context, text string) error { p.nft 
 func (p *pretended) setHostname(name string) error                      { p.host = name; return nil }
 func (p *pretended) setSetting(path, value string) error                { p.settings[path] = value; return nil }
 
+func (p *pretended) proxies(context.Context) ([]proxy, error) { return nil, nil }
+func (p *pretended) addProxy(proxy) error                     { return nil }
+func (p *pretended) removeProxy(proxy) error                  { return nil }
+
 func (p *pretended) did(format string, args ...any) {
 	p.done = append(p.done, fmt.Sprintf(format, args...))
 }

@@ -189,6 +189,9 @@ func encodeRoute(w *builder, kind, flags uint16, seq uint32, r rib.Route) {
 	}
 	body[5] = r.Protocol
 	body[6] = routeScope(r, is4)
+	if kind == unix.RTM_DELROUTE {
+		body[6] = unix.RT_SCOPE_NOWHERE // of whatever scope: without its hops, a route does not tell
+	}
 	body[7] = uint8(r.Type)
 	if r.Source.IsValid() {
 		body[2] = uint8(r.Source.Bits())

@@ -85,6 +85,10 @@ func (r *round) compare(ctx context.Context) error {
 	r.descriptions()
 	r.addAddresses()
 	r.up()
+	r.loopbackUp()
+	if err := r.proxies(ctx); err != nil {
+		return err
+	}
 	if err := r.routes(ctx); err != nil {
 		return err
 	}
@@ -150,7 +154,9 @@ func (r *round) settings() error {
 		}
 		path := s.Path
 		if b != nil {
-			path = strings.Replace(path, "/conf/"+s.Interface+"/", "/conf/"+b.sysctlName()+"/", 1)
+			for _, kind := range []string{"/conf/", "/neigh/"} {
+				path = strings.Replace(path, kind+s.Interface+"/", kind+b.sysctlName()+"/", 1)
+			}
 		}
 		now, ok, err := r.system.setting(path)
 		if err != nil {
@@ -307,6 +313,9 @@ func (r *round) removeStranded() {
 // usable returns the index of an interface that takes routes, now or after the steps before.
 func (r *round) usable(live bool) func(name string) (int, bool) {
 	return func(name string) (int, bool) {
+		if name == loopback {
+			return loopbackIndex, true
+		}
 		for _, b := range r.bound {
 			if b.Name != name || b.missing || b.Down {
 				continue

@@ -60,6 +60,7 @@ func renderSysctls(cfg *config.Config, seed uint32) []Sysctl {
 	list = append(list, conntrackSysctls(cfg)...)
 	for _, name := range slices.Sorted(maps.Keys(cfg.Interfaces)) {
 		list = append(list, interfaceSysctls(name)...)
+		list = append(list, proxySysctls(name, renderProxies(cfg))...)
 	}
 	return list
 }
@@ -186,6 +187,8 @@ func interfaceSysctls(name string) []Sysctl {
 const (
 	sysctlRoot = "/proc/sys"
 	loopback   = "lo"
+
+	loopbackIndex = 1 // lo is the first link of every namespace
 )
 
 // readSysctl returns a setting's value; ok is false when this kernel or namespace does not have it.

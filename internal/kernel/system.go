@@ -23,6 +23,7 @@ type system interface {
 	links() ([]link, error)
 	addresses() ([]address, error)
 	staticRoutes(ctx context.Context) ([]rib.Route, error)
+	proxies(ctx context.Context) ([]proxy, error)
 	setting(path string) (value string, ok bool, err error)
 	antiSpoof(ctx context.Context) (string, error)
 	hostname() (string, error)
@@ -40,6 +41,8 @@ type system interface {
 	removeAddress(index int, a netip.Prefix) error
 	replaceRoute(r rib.Route) error
 	removeRoute(r rib.Route) error
+	addProxy(p proxy) error
+	removeProxy(p proxy) error
 	setSetting(path, value string) error
 	loadAntiSpoof(ctx context.Context, text string) error
 	setHostname(name string) error

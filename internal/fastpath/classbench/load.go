@@ -73,8 +73,8 @@ func newBed(c classify.Capacity) (*bed, error) {
 	b.run = &mapped.View[run](memory["run"])[0]
 	b.keys = mapped.View[classify.Key](memory["keys"])[:keyCount]
 	b.answers = mapped.View[uint32](memory["answers"])[:keyCount]
-	if b.policy, err = l.Open(memory[classify.ImageMap], memory[classify.ActiveMap], grace); err == nil {
-		b.set, err = sl.New(memory[addrset.ImageMap], grace)
+	if b.policy, err = l.Open(memory[classify.ImageMap], memory[classify.ActiveMap], mapped.WaitForReaders); err == nil {
+		b.set, err = sl.New(memory[addrset.ImageMap], mapped.WaitForReaders)
 	}
 	if err != nil {
 		b.close()
@@ -89,12 +89,6 @@ func (b *bed) close() {
 	}
 	b.objs.Close()
 }
-
-// membarrierGlobal is MEMBARRIER_CMD_GLOBAL of include/uapi/linux/membarrier.h.
-const membarrierGlobal = 1
-
-// grace returns when every program that was running has ended.
-func grace() { _, _, _ = unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0) }
 
 // frame is what a program runs on; it looks at none of it.
 var frame [64]byte

@@ -113,7 +113,7 @@ func measure(ctx context.Context, install InstallRoutes, progress func(string)) 
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
+	defer s.Close()
 	rng := rand.New(rand.NewPCG(seed, seed))
 	fillKeys(s, v6, rng)
 
@@ -129,7 +129,7 @@ func measure(ctx context.Context, install InstallRoutes, progress func(string)) 
 	if err != nil {
 		return nil, err
 	}
-	defer inTable.close()
+	defer inTable.Close()
 	t, err := insideContender(inTable, v4, rng)
 	if err != nil {
 		return nil, err

@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"github.com/gaissmai/bart"
-	"golang.org/x/sys/unix"
 
 	"minne/internal/fastpath/fib"
+	"minne/internal/fastpath/mapped"
 	"minne/internal/fulltable"
 	"minne/internal/testns"
 )
@@ -34,18 +34,13 @@ type bed struct {
 	by judge
 }
 
-// grace is what the fast path uses too: the kernel waits for every program that runs.
-func grace() { _, _, _ = unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0) }
-
-const membarrierGlobal = 1
-
 func newBed(t *testing.T, structure fib.Structure) *bed {
 	t.Helper()
 	s, err := newShared()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.close)
+	t.Cleanup(s.Close)
 	l4, l6 := fib.Layout4(structure, fib.Full), fib.Layout6(fib.Full)
 	c, err := newCandidate(s, askImage, 0, l4, l6)
 	if err != nil {
@@ -53,10 +48,10 @@ func newBed(t *testing.T, structure fib.Structure) *bed {
 	}
 	t.Cleanup(c.close)
 	b := &bed{T: t, s: s, c: c}
-	if b.f4, err = fib.NewTable4(c.image4, l4, fib.Options{Grace: grace}); err != nil {
+	if b.f4, err = fib.NewTable4(c.image4, l4, fib.Options{Grace: mapped.WaitForReaders}); err != nil {
 		t.Fatal(err)
 	}
-	if b.f6, err = fib.NewTable6(c.image6, l6, fib.Options{Grace: grace}); err != nil {
+	if b.f6, err = fib.NewTable6(c.image6, l6, fib.Options{Grace: mapped.WaitForReaders}); err != nil {
 		t.Fatal(err)
 	}
 	return b

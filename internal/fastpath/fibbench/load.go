@@ -34,8 +34,7 @@ type run struct {
 
 // shared are the arrays that every load of the programs uses: keys, answers and the order of a run.
 type shared struct {
-	maps    map[string]*ebpf.Map
-	memory  [][]byte
+	*mapped.Arrays
 	run     *run
 	keys4   []uint32
 	keys6   []key6
@@ -47,35 +46,17 @@ func newShared() (*shared, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shared{maps: map[string]*ebpf.Map{}}
-	for _, name := range []string{"run", "keys4", "keys6", "answers"} {
-		m, err := ebpf.NewMap(spec.Maps[name])
-		if err != nil {
-			s.close()
-			return nil, fmt.Errorf("create map %s: %w", name, err)
-		}
-		s.maps[name] = m
-		b, err := mapped.Memory(m)
-		if err != nil {
-			s.close()
-			return nil, err
-		}
-		s.memory = append(s.memory, b)
+	a, err := mapped.NewArrays(spec, "run", "keys4", "keys6", "answers")
+	if err != nil {
+		return nil, err
 	}
-	s.run = &mapped.View[run](s.memory[0])[0]
-	s.keys4 = mapped.View[uint32](s.memory[1])[:keyCount]
-	s.keys6 = mapped.View[key6](s.memory[2])[:keyCount]
-	s.answers = mapped.View[uint16](s.memory[3])[:keyCount]
-	return s, nil
-}
-
-func (s *shared) close() {
-	for _, b := range s.memory {
-		_ = unix.Munmap(b)
-	}
-	for _, m := range s.maps {
-		_ = m.Close()
-	}
+	return &shared{
+		Arrays:  a,
+		run:     &mapped.View[run](a.Memory("run"))[0],
+		keys4:   mapped.View[uint32](a.Memory("keys4"))[:keyCount],
+		keys6:   mapped.View[key6](a.Memory("keys6"))[:keyCount],
+		answers: mapped.View[uint16](a.Memory("answers"))[:keyCount],
+	}, nil
 }
 
 // candidate is one load of the programs: one way to look up.
@@ -104,7 +85,7 @@ func newCandidate(s *shared, ask, ingress uint32, l4, l6 fib.Layout) (*candidate
 			return nil, fmt.Errorf("set %s: %w", name, err)
 		}
 	}
-	objs, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: s.maps})
+	objs, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: s.Maps})
 	if err != nil {
 		return nil, fmt.Errorf("load the FIB programs: %w", err)
 	}

@@ -55,7 +55,7 @@ func newBed(t *testing.T, flows int, rest uint32) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.close)
+	t.Cleanup(s.Close)
 	r, err := newRig(s, flow.Size{Flows: flows}, flow.DefaultTimeouts, rest, false)
 	if err != nil {
 		t.Fatal(err)

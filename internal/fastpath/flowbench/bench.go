@@ -135,7 +135,7 @@ func Measure(ctx context.Context, progress func(string)) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
+	defer s.Close()
 	rng := rand.New(rand.NewPCG(seed, seed))
 	benchFlows(s, rng)
 	report := &Report{}

@@ -55,8 +55,7 @@ type run struct {
 
 // shared are the arrays that every table's programs use: keys, answers and the order of a run.
 type shared struct {
-	maps    map[string]*ebpf.Map
-	memory  [][]byte
+	*mapped.Arrays
 	runs    []run
 	pairs   []pair
 	answers []uint64
@@ -67,34 +66,16 @@ func newShared() (*shared, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shared{maps: map[string]*ebpf.Map{}}
-	for _, name := range []string{"run", "pairs", "answers"} {
-		m, err := ebpf.NewMap(spec.Maps[name])
-		if err != nil {
-			s.close()
-			return nil, fmt.Errorf("create map %s: %w", name, err)
-		}
-		s.maps[name] = m
-		b, err := mapped.Memory(m)
-		if err != nil {
-			s.close()
-			return nil, err
-		}
-		s.memory = append(s.memory, b)
+	a, err := mapped.NewArrays(spec, "run", "pairs", "answers")
+	if err != nil {
+		return nil, err
 	}
-	s.runs = mapped.View[run](s.memory[0])[:2]
-	s.pairs = mapped.View[pair](s.memory[1])[:keyCount]
-	s.answers = mapped.View[uint64](s.memory[2])[:keyCount]
-	return s, nil
-}
-
-func (s *shared) close() {
-	for _, b := range s.memory {
-		_ = unix.Munmap(b)
-	}
-	for _, m := range s.maps {
-		_ = m.Close()
-	}
+	return &shared{
+		Arrays:  a,
+		runs:    mapped.View[run](a.Memory("run"))[:2],
+		pairs:   mapped.View[pair](a.Memory("pairs"))[:keyCount],
+		answers: mapped.View[uint64](a.Memory("answers"))[:keyCount],
+	}, nil
 }
 
 // rig is one flow table of a size, and the programs that work on it. Each kind of work is a load
@@ -177,7 +158,7 @@ func (r *rig) load(program string, work int) (*ebpf.Collection, error) {
 	}
 	set := map[string]uint32{"work": uint32(work), "flow_rest_ticks": r.rest}
 	use := map[string]*ebpf.Map{}
-	for name, m := range r.shared.maps {
+	for name, m := range r.shared.Maps {
 		use[name] = m
 	}
 	for name, m := range r.maps {

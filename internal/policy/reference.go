@@ -89,8 +89,8 @@ text        = a word, or words in double quotes; after log always in quotes
   about protocols whose checksum it knows.
 - ` + "`self`" + ` is the router. As destination it makes the rule one for packets to the router, as source
   one for packets that the router sends, whatever the policy's other zone is.
-- Rules see addresses after the translation of destinations (port forwards) and before that of
-  sources (masquerade, pools): the addresses of the hosts inside.
+- Rules see addresses after the translation of destinations (port forwards, one-to-one) and before
+  that of sources (masquerade, pools, one-to-one): the addresses of the hosts inside.
 - A rule that names addresses of one family is about that family only. ` + "`any`" + ` is both.
 - ` + "`limit`" + ` counts what the rule matches, all senders together: above the rate the rule denies.
   With state these are new connections. ` + "`burst`" + ` (5) is how many may come at once.

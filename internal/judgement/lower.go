@@ -141,7 +141,7 @@ func meaning(pair *policy.Pair, rules []int, open bool) string {
 func (l *lowering) policy() *judge.Policy {
 	j := &judge.Policy{
 		Zones: map[string]uint8{}, Pairs: map[judge.Way]judge.Pair{},
-		Stateful: len(l.p.NAT) > 0, Beginnings: beginnings(l.p), MSSClamp: l.p.MSSClamp,
+		Stateful: len(l.p.NAT) > 0, Translates: len(l.p.NAT) > 0, Beginnings: beginnings(l.p), MSSClamp: l.p.MSSClamp,
 		Counters: firstDefault(l.p) - 1,
 	}
 	for i, z := range l.p.Zones[1:] {

@@ -19,6 +19,7 @@ var shows = []func(*app) *cobra.Command{
 	newShowOSPF6Command,
 	newShowFastPathCommand,
 	newShowFirewallCommand,
+	newShowFlowsCommand,
 	newShowDropsCommand,
 	newShowRatesCommand,
 	newShowConfigCommand,

@@ -12,17 +12,19 @@ import (
 // views is what can be shown, by the path below /v1/show/. A view reads the
 // subsystems through d.parts and changes nothing.
 var views = map[string]view{
-	"interfaces": viewInterfaces,
-	"routes":     viewRoutes,
-	"neighbors":  viewNeighbors,
-	"bgp":        viewBGP,
-	"ospf":       viewOSPF,
-	"fast-path":  viewFastPath,
-	"drops":      viewDrops,
-	"rates":      viewRates,
-	"log":        viewLog,
-	"firewall":   viewFirewall,
-	"set":        viewSet,
+	"interfaces":    viewInterfaces,
+	"routes":        viewRoutes,
+	"neighbors":     viewNeighbors,
+	"bgp":           viewBGP,
+	"ospf":          viewOSPF,
+	"fast-path":     viewFastPath,
+	"drops":         viewDrops,
+	"rates":         viewRates,
+	"log":           viewLog,
+	"firewall":      viewFirewall,
+	"set":           viewSet,
+	"flows":         viewFlows,
+	"flows/summary": viewFlowsSummary,
 }
 
 // viewLog is the end of the daemon's log: as many lines as the query asks for.

@@ -10,6 +10,7 @@ import (
 
 	"minne/internal/fastpath"
 	"minne/internal/firewall"
+	"minne/internal/flows"
 	"minne/internal/instance"
 	"minne/internal/kernel"
 	"minne/internal/plan"
@@ -26,18 +27,21 @@ type parts struct {
 	watcher  *kernel.Watcher // tells fastpath
 	routing  *routing.Routing
 	fastpath *fastpath.FastPath
+	flows    *flows.Table
 }
 
 func newParts(inst instance.Instance, log *slog.Logger) parts {
 	fast := fastpath.New(inst, log.With("task", "fast-path"))
+	filter := firewall.New(inst.StateDir, log.With("task", "firewall"))
 	return parts{
 		inst:     inst,
 		log:      log,
-		firewall: firewall.New(inst.StateDir, log.With("task", "firewall")),
+		firewall: filter,
 		kernel:   kernel.New(log.With("task", "kernel"), kernel.Options{OwnHost: ownsHost(inst)}),
 		watcher:  kernel.NewWatcher(log.With("task", "watcher"), fast),
 		routing:  routing.New(inst, log.With("task", "routing")),
 		fastpath: fast,
+		flows:    flows.New(nil, filter.Zones),
 	}
 }
 

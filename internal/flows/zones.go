@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package flows
+
+import (
+	"context"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Conntrack does not know interfaces, so the zones of a connection are those that the routes lead to: the kernel is
+// asked once for each address. Where ways there and back differ, that is the zone of the way there.
+
+// Self is the router in the place of a zone.
+const Self = "self"
+
+// zones finds the zone of an address, and remembers it: connections share many addresses.
+type zones struct {
+	ctx    context.Context
+	of     map[string]string // zone by interface
+	routes *socket
+	links  map[uint32]string // zone by the index of a link
+	known  map[netip.Addr]string
+	failed error
+}
+
+func newZones(ctx context.Context, of map[string]string) (*zones, error) {
+	s, err := dial(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, err
+	}
+	return &zones{ctx: ctx, of: of, routes: s, links: map[uint32]string{}, known: map[netip.Addr]string{}}, nil
+}
+
+func (z *zones) close() { z.routes.close() }
+
+// zone is the zone towards an address: Self for the router's own, "" when it has none or no route leads there.
+func (z *zones) zone(a netip.Addr) string {
+	if len(z.of) == 0 || z.failed != nil {
+		return ""
+	}
+	name, ok := z.known[a]
+	if !ok {
+		name = z.ask(a)
+		z.known[a] = name
+	}
+	return name
+}
+
+// ask makes the route lookup of `ip route get`.
+func (z *zones) ask(a netip.Addr) string {
+	var body [unix.SizeofRtMsg + unix.SizeofRtAttr + 16]byte
+	body[0], body[1] = unix.AF_INET, 32
+	if a.Is6() {
+		body[0], body[1] = unix.AF_INET6, 128
+	}
+	raw := a.AsSlice()
+	native.PutUint16(body[unix.SizeofRtMsg:], uint16(unix.SizeofRtAttr+len(raw)))
+	native.PutUint16(body[unix.SizeofRtMsg+2:], unix.RTA_DST)
+	end := unix.SizeofRtMsg + unix.SizeofRtAttr + copy(body[unix.SizeofRtMsg+unix.SizeofRtAttr:], raw)
+	var name string
+	err := z.routes.ask(z.ctx, unix.RTM_GETROUTE, 0, body[:end], func(answer []byte) error {
+		if len(answer) < unix.SizeofRtMsg {
+			return errShort
+		}
+		switch answer[7] { // rtm_type
+		case unix.RTN_LOCAL:
+			name = Self
+		case unix.RTN_UNICAST:
+			for kind, value := range attributes(answer[unix.SizeofRtMsg:]) {
+				if kind == unix.RTA_OIF && len(value) == 4 {
+					name = z.link(native.Uint32(value))
+				}
+			}
+		}
+		return nil
+	})
+	if _, refused := err.(unix.Errno); err != nil && !refused { // the kernel refuses what it has no route for
+		z.failed = err
+	}
+	return name
+}
+
+func (z *zones) link(index uint32) string {
+	name, ok := z.links[index]
+	if !ok {
+		if i, err := net.InterfaceByIndex(int(index)); err == nil {
+			name = z.of[i.Name]
+		}
+		z.links[index] = name
+	}
+	return name
+}
+
+// exists says whether there is a zone of that name.
+func (z *zones) exists(name string) bool { return slices.Contains(z.sorted(), name) }
+
+// names are all zones, for whoever named another.
+func (z *zones) names() string {
+	if len(z.of) == 0 {
+		return "none, as no interface has a zone"
+	}
+	return "one of " + strings.Join(z.sorted(), ", ")
+}
+
+func (z *zones) sorted() []string {
+	if len(z.of) == 0 {
+		return nil
+	}
+	return append(slices.Compact(slices.Sorted(maps.Values(z.of))), Self)
+}

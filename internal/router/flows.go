@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+import (
+	"context"
+	"net/url"
+
+	"minne/internal/flows"
+)
+
+// viewFlows answers with connections. The query is that of flows.Parse.
+func viewFlows(ctx context.Context, d *Daemon, query url.Values) (any, error) {
+	q, err := flows.Parse(query)
+	if err != nil {
+		return nil, err
+	}
+	return d.parts.flows.List(ctx, q)
+}
+
+// viewFlowsSummary answers with counts of connections and what the fast path's flow table does.
+func viewFlowsSummary(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
+	return d.parts.flows.Summarize(ctx)
+}

@@ -20,11 +20,13 @@ import (
 //     conntrack about it, and it may be an error about a connection.
 //   - Without state, IPv6 packets whose next header nftables reads over to find the
 //     protocol (ipv6_find_hdr): an authentication header among them.
-//   - Where addresses are translated, conntrack translates packets of its connections
-//     on every way they take, without state too. TCP and UDP the program asks
-//     conntrack about; other protocols, and so errors about any connection, go up. So
-//     do packets to addresses of a pool and to forwarded ports, which mean another
-//     destination than they have, and those that come from where a port forward leads.
+//   - Packets to a port that is forwarded, or to the outside address of a host: the rules
+//     are about the address inside, which only the kernel finds. Forwards of any of the
+//     router's own addresses need no guard: packets to these go up anyway.
+//
+// Translated packets of known connections never come here. The program asks
+// conntrack first, and where connections are translated it leaves the protocols to the
+// kernel that it can't ask about (judge.Policy.Translates).
 
 // extensionHeaders of IPv6 that nftables reads over: hop-by-hop options, routing,
 // fragment, authentication, destination options.
@@ -43,34 +45,29 @@ func (l *lowering) guards() []classify.Rule {
 	stateful, stateless := l.numbersByState()
 	add(stateful, classify.Rule{Protocols: otherProtocols()})
 	add(stateless, classify.Rule{Family: classify.IPv6, Protocols: extensionHeaders})
-	if len(l.p.NAT) > 0 {
-		add(stateless, classify.Rule{Protocols: otherProtocols()})
-	}
 	for i := range l.p.NAT {
-		n := &l.p.NAT[i]
-		if len(n.Pool) > 0 {
-			add(stateless, classify.Rule{Destination: n.Pool})
+		if guard, ok := door(&l.p.NAT[i]); ok {
+			add(slices.Concat(stateful, stateless), guard)
 		}
-		if n.Kind != policy.PortForward {
-			continue
-		}
-		one := classify.Rule{Protocols: classify.ProtocolSet(n.Protocol)}
-		door, target := one, one
-		if n.Address.IsValid() {
-			door.Destination = single(n.Address)
-			door.DestinationPorts = []classify.Range{{First: n.Ports.First, Last: n.Ports.Last}}
-			add(slices.Concat(stateful, stateless), door)
-		}
-		target.Source, target.SourcePorts = single(n.Target), []classify.Range{{First: n.Ports.First, Last: n.Ports.Last}}
-		if n.NewPort != 0 {
-			target.SourcePorts = []classify.Range{{First: n.NewPort, Last: n.NewPort}}
-		}
-		add(stateless, target)
 	}
 	return list
 }
 
-func single(a netip.Addr) []netip.Prefix { return []netip.Prefix{netip.PrefixFrom(a, a.BitLen())} }
+// door matches what a translation gives another destination, but for packets to the
+// router's own addresses; ok is false when that is nothing.
+func door(n *policy.NAT) (guard classify.Rule, ok bool) {
+	switch {
+	case n.Kind == policy.OneToOne:
+		return classify.Rule{Destination: []netip.Prefix{n.Outside}}, true
+	case n.Kind == policy.PortForward && n.Address.IsValid():
+		return classify.Rule{
+			Protocols:        classify.ProtocolSet(n.Protocol),
+			Destination:      []netip.Prefix{netip.PrefixFrom(n.Address, n.Address.BitLen())},
+			DestinationPorts: []classify.Range{{First: n.Ports.First, Last: n.Ports.Last}},
+		}, true
+	}
+	return guard, false
+}
 
 func (l *lowering) numbersByState() (stateful, stateless []uint8) {
 	for i := range l.groups {
@@ -94,20 +91,12 @@ func otherProtocols() (p classify.Protocols) {
 }
 
 // beginnings reports whether a packet of no known connection may be more than its
-// addresses say: a port is forwarded from an address that may not be the router's
-// own, or addresses are translated in a way that is not known here. Sources are
-// translated at the beginning of a connection, which is the kernel's.
+// addresses say, before its way is known: destinations are translated that may not be
+// the router's own, and whose route may end in a blackhole. Sources are translated at
+// the beginning of a connection, which is the kernel's anyway.
 func beginnings(p *policy.Policy) bool {
-	for i := range p.NAT {
-		switch n := &p.NAT[i]; n.Kind {
-		case policy.Masquerade, policy.SourcePool:
-		case policy.PortForward:
-			if n.Address.IsValid() {
-				return true
-			}
-		default:
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.NAT, func(n policy.NAT) bool {
+		_, ok := door(&n)
+		return ok
+	})
 }

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	policies  = 1200
+	policies  = 600
 	perPolicy = 1000
 )
 
@@ -79,12 +79,17 @@ func TestReferenceAgainstClassifier(t *testing.T) {
 	for seed := range uint64(policies) {
 		g := policygen.New(seed)
 		d := g.Draft()
-		if g.IntN(4) == 0 {
-			d.NAT = []string{g.Forward()}
-		}
 		p, err := d.Compile()
 		if err != nil {
 			t.Fatalf("seed %d: %v\n%s", seed, err, d.Text())
+		}
+		if g.IntN(3) == 0 {
+			translated := d
+			translated.NAT = []string{g.Translation()}
+			if with, err := translated.Compile(); err == nil {
+				p, d = with, translated
+				kinds["translated policy"]++
+			}
 		}
 		list := packets(g, p)
 		one, words, err := firstWrong(p, list, tests, kinds)
@@ -107,6 +112,9 @@ func TestReferenceAgainstClassifier(t *testing.T) {
 		}
 	}
 	t.Logf("%d policies; ways by their tests %v; packets %v", policies, tests, kinds)
+	if kinds["translated policy"] < policies/5 {
+		t.Errorf("only %d policies had translations", kinds["translated policy"])
+	}
 	for n := range judge.MaxTests + 1 {
 		if tests[n] == 0 {
 			t.Errorf("no way had %d tests", n)

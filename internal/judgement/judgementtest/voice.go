@@ -126,32 +126,14 @@ func (v *Voice) want(w policy.Packet, pair *policy.Pair, fragment bool) judge.Ve
 func (v *Voice) guarded(w policy.Packet, pair *policy.Pair) bool {
 	lookedUp := w.Protocol == 6 || w.Protocol == 17
 	switch {
-	case !lookedUp && (!pair.Stateless || v.Lowered.Translates):
+	case !lookedUp && !pair.Stateless:
 		return true
 	case w.Source.Is6() && slices.Contains([]uint8{0, 43, 44, 51, 60}, w.Protocol) && pair.Stateless:
 		return true
 	}
-	for i := range v.Policy.NAT {
-		if v.translated(&v.Policy.NAT[i], w, pair) {
-			return true
-		}
-	}
-	return false
-}
-
-// translated reports whether a packet may have another address than it shows.
-func (v *Voice) translated(n *policy.NAT, w policy.Packet, pair *policy.Pair) bool {
-	if pair.Stateless && slices.ContainsFunc(n.Pool, func(p netip.Prefix) bool { return p.Contains(w.Destination) }) {
-		return true
-	}
-	if n.Kind != policy.PortForward || w.Protocol != n.Protocol {
-		return false
-	}
-	inside := policy.PortRange{First: n.NewPort, Last: n.NewPort}
-	if n.NewPort == 0 {
-		inside = n.Ports
-	}
-	holds := func(r policy.PortRange, port uint16) bool { return r.First <= port && port <= r.Last }
-	return w.Destination == n.Address && holds(n.Ports, w.DestPort) ||
-		pair.Stateless && w.Source == n.Target && holds(inside, w.SourcePort)
+	return slices.ContainsFunc(v.Policy.NAT, func(n policy.NAT) bool {
+		return n.Kind == policy.OneToOne && n.Outside.Contains(w.Destination) ||
+			n.Kind == policy.PortForward && n.Protocol == w.Protocol && n.Address == w.Destination &&
+				n.Ports.First <= w.DestPort && w.DestPort <= n.Ports.Last
+	})
 }

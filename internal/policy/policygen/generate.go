@@ -172,12 +172,16 @@ func (g *Generator) Draft() Draft {
 	return d
 }
 
-// Forward is a port forward, as a line of a draft's NAT.
-func (g *Generator) Forward() string {
-	target, address := g.within(Network4(g.IntN(Ports))), g.within(Network4(g.IntN(Ports)))
-	parts := []string{"protocol: " + Choose(g, "tcp", "udp"), fmt.Sprintf("port: \"%d\"", Choose(g, 22, 80, 443)), fmt.Sprintf("target: %s", target)}
-	if g.IntN(2) == 0 {
-		parts = append(parts, fmt.Sprintf("address: %s", address))
+// Translation is a port forward or a one-to-one translation, as a line of a draft's NAT.
+// A stateless draft may refuse it.
+func (g *Generator) Translation() string {
+	inside, outside := g.within(Network4(0)), g.within(Network4(g.IntN(Ports)))
+	if g.IntN(3) == 0 {
+		return fmt.Sprintf("  - {from: [a], to: [c], one-to-one: {outside: %s/32, inside: %s/32}}\n", outside, inside)
+	}
+	parts := []string{"protocol: " + Choose(g, "tcp", "udp"), fmt.Sprintf("port: \"%d\"", Choose(g, 22, 80, 443)), fmt.Sprintf("target: %s", inside)}
+	if g.IntN(3) > 0 {
+		parts = append(parts, fmt.Sprintf("address: %s", outside))
 	}
 	if g.IntN(2) == 0 {
 		parts = append(parts, "target-port: 8080")

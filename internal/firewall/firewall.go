@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -48,20 +48,22 @@ type Firewall struct {
 	log    *slog.Logger
 	writes atomic.Uint64
 
-	state string // file of the live elements
+	order    sync.Mutex // changes come one after the other, see listen.go
+	listener Listener   // nil for none
 
 	mu      sync.Mutex
 	desired Desired // what was last applied
-	live    ledger
+	live    *ledger
+	timer   *time.Timer // for the next live element whose time is up
 }
 
 // New returns the firewall of the process's network namespace. The live elements
 // of its sets are kept in the directory stateDir.
 func New(stateDir string, log *slog.Logger) *Firewall {
-	f := &Firewall{log: log, state: filepath.Join(stateDir, "sets.json")}
+	f := &Firewall{log: log}
 	var err error
-	if f.live, err = readLedger(f.state); err != nil {
-		log.Error("going on without them", "error", err)
+	if f.live, err = readLedger(filepath.Join(stateDir, "sets.journal")); err != nil {
+		log.Error("going on with those that could be read", "error", err)
 	}
 	return f
 }
@@ -91,9 +93,10 @@ const commentHead = "minne policy "
 // left alone. A policy that can't be made leaves the table that is loaded; where
 // none is, as after a boot, nothing is forwarded until the cause is mended.
 func (f *Firewall) Apply(ctx context.Context, d Desired) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now, err := loaded(ctx)
+	f.order.Lock()
+	defer f.order.Unlock()
+	f.expireNow()
+	now, err := loaded()
 	if err != nil {
 		return err
 	}
@@ -104,7 +107,10 @@ func (f *Firewall) Apply(ctx context.Context, d Desired) error {
 		}
 		return errors.Join(fmt.Errorf("the policy can't be made, so the former one stays (after a boot: nothing is forwarded): %w", d.Broken), err)
 	}
+	f.mu.Lock()
 	f.desired = d
+	f.wake()
+	f.mu.Unlock()
 	if d.Policy == nil {
 		if now == "" {
 			return nil
@@ -115,30 +121,44 @@ func (f *Firewall) Apply(ctx context.Context, d Desired) error {
 	if now == want {
 		return nil
 	}
-	if err := f.load(ctx, script+f.live.script(d.Policy, time.Now())); err != nil {
+	f.mu.Lock()
+	script += f.live.script(d.Policy, time.Now())
+	f.mu.Unlock()
+	if err := f.load(ctx, script); err != nil {
 		return err
 	}
-	return f.endForbidden(d.Policy)
+	return f.endForbidden(d.Policy, nil)
 }
 
-// endForbidden ends the connections that a policy forbids. With live elements in
-// its sets, the policy is judged as it is.
-func (f *Firewall) endForbidden(p *policy.Policy) error {
-	ended, err := sever(f.withLive(p))
+// endForbidden ends the connections that a policy forbids: those with an address in one of the
+// changed prefixes, or all for nil. With live elements in its sets, the policy is judged as it is.
+// The caller holds order.
+func (f *Firewall) endForbidden(p *policy.Policy, changed []netip.Prefix) error {
+	if none, err := noConnections(); err == nil && none {
+		return nil
+	}
+	ended, err := sever(f.withLive(p), changed)
 	if ended > 0 {
 		f.log.Info("connections ended that the policy forbids", "connections", ended)
+		if f.listener != nil {
+			f.listener.ConnectionsEnded()
+		}
 	}
 	return err
 }
 
 // withLive is the policy with the live elements in its sets.
 func (f *Firewall) withLive(p *policy.Policy) *policy.Policy {
-	f.live.expire(time.Now())
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	with := *p
 	with.Sets = slices.Clone(p.Sets)
 	for i := range with.Sets {
 		s := &with.Sets[i]
-		s.Prefixes = slices.AppendSeq(slices.Clone(s.Prefixes), maps.Keys(f.live[s.Name]))
+		if live := inForce(s, f.live.sorted(s.Name)); len(live) > 0 {
+			s.Prefixes = slices.Concat(s.Prefixes, live)
+			slices.SortFunc(s.Prefixes, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
+		}
 	}
 	return &with
 }
@@ -160,7 +180,7 @@ func (f *Firewall) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
 	if d.Broken != nil {
 		return nil, d.Broken
 	}
-	now, err := loaded(ctx)
+	now, err := loaded()
 	if err != nil {
 		return nil, err
 	}

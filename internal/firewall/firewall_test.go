@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"minne/internal/config"
 	"minne/internal/nft"
@@ -115,60 +113,12 @@ func TestBroken(t *testing.T) {
 		t.Errorf("loaded:\n%s", text)
 	}
 	must(t, f.Apply(t.Context(), d))
-	before, err := loaded(t.Context())
+	before, err := loaded()
 	must(t, err)
 	if err := f.Apply(t.Context(), broken); err == nil {
 		t.Error("no error")
 	}
-	if now, err := loaded(t.Context()); err != nil || now != before {
+	if now, err := loaded(); err != nil || now != before {
 		t.Errorf("the table has changed: %v", err)
-	}
-}
-
-// Live elements stay over a change of the table and a new daemon, until their time is up.
-func TestSets(t *testing.T) {
-	f, d := fresh(t), school(t)
-	must(t, f.Apply(t.Context(), d))
-	change := func(q SetChange, want SetChanged, words string) {
-		t.Helper()
-		got, err := f.ChangeSet(t.Context(), q)
-		if got != want || (err == nil) != (words == "") || err != nil && !strings.Contains(err.Error(), words) {
-			t.Errorf("%+v: %+v, %v; want %+v, %q", q, got, err, want, words)
-		}
-	}
-	change(SetChange{Set: "blocked", Add: []string{"192.0.2.1", "2001:db8:1::/64", "192.0.2.1"}}, SetChanged{Added: 2}, "")
-	change(SetChange{Set: "blocked", Add: []string{"192.0.2.1"}, Timeout: time.Minute}, SetChanged{}, "")
-	change(SetChange{Set: "web", Add: []string{"10.3.0.11"}}, SetChanged{Added: 1}, "")
-	change(SetChange{Set: "blocked", Add: []string{"198.51.100.7"}}, SetChanged{}, "")
-	change(SetChange{Set: "blocked", Add: []string{"192.0.2.9", "198.51.0.0/16"}}, SetChanged{}, "overlaps 198.51.100.0/24")
-	change(SetChange{Set: "blocked", Add: []string{"192.0.2.0/24"}}, SetChanged{}, "overlaps 192.0.2.1")
-	change(SetChange{Set: "blocked", Delete: []string{"198.51.100.0/24"}}, SetChanged{}, "is of the configuration")
-	change(SetChange{Set: "blocked", Delete: []string{"10.0.0.1"}}, SetChanged{}, "")
-	change(SetChange{Set: "doors", Add: []string{"10.0.0.1"}}, SetChanged{}, "holds ports")
-	change(SetChange{Set: "web", Add: []string{"10.0.0.0/8"}}, SetChanged{}, "single addresses")
-	change(SetChange{Set: "web", Add: []string{"web"}}, SetChanged{}, "neither an address nor a prefix")
-
-	kernel := func(set, element string) bool {
-		text, err := nft.Run(t.Context(), "", "list", "set", "inet", tableName, set)
-		must(t, err)
-		return strings.Contains(text, element)
-	}
-	if !kernel("blocked_v4", "192.0.2.1 timeout 1m") || kernel("blocked_v4", "192.0.2.9") || !kernel("blocked_v6", "2001:db8:1::/64 timeout 1h") || !kernel("web_v4", "10.3.0.11") {
-		t.Error("the kernel's sets are not what was asked for")
-	}
-	again := New(filepath.Dir(f.state), slog.New(slog.DiscardHandler))
-	must(t, again.Apply(t.Context(), Desired{}))
-	must(t, again.Apply(t.Context(), d))
-	if !kernel("blocked_v4", "192.0.2.1 timeout") || !kernel("web_v4", "10.3.0.11") {
-		t.Error("live elements are gone after a reload")
-	}
-	list, err := again.Elements("web")
-	must(t, err)
-	if fmt.Sprint(list) != "[{10.3.0.10 false <nil>} {2001:db8:3::10 false <nil>} {10.3.0.11 true <nil>}]" {
-		t.Errorf("elements %v", list)
-	}
-	again.live.expire(time.Now().Add(2 * time.Hour))
-	if len(again.live) != 1 {
-		t.Errorf("live elements after two hours: %v", again.live)
 	}
 }

@@ -17,18 +17,12 @@ import (
 // What nft(8) is asked and how its answers are read.
 
 // loaded returns the fingerprint of the table that is loaded, "" when there is none.
-func loaded(ctx context.Context) (string, error) {
-	text, err := nft.Table(ctx, tableName, "-t")
-	if err != nil || text == "" {
-		return "", err
+func loaded() (string, error) {
+	comment, there, err := nft.Comment(tableName)
+	if fingerprint, ours := strings.CutPrefix(comment, commentHead); ours || !there {
+		return fingerprint, err
 	}
-	for line := range strings.SplitSeq(text, "\n") {
-		if quoted, ok := strings.CutPrefix(strings.TrimSpace(line), "comment "); ok {
-			words, _ := strconv.Unquote(quoted)
-			return strings.TrimPrefix(words, commentHead), nil
-		}
-	}
-	return "unknown", nil
+	return "unknown", err
 }
 
 // counterKind is what a counter counts.

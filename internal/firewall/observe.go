@@ -5,7 +5,6 @@ package firewall
 import (
 	"context"
 	"slices"
-	"time"
 
 	"minne/internal/policy"
 )
@@ -69,13 +68,16 @@ type ObservedSet struct {
 func (f *Firewall) Observe(ctx context.Context) (Observed, error) {
 	f.mu.Lock()
 	p := f.desired.Policy
-	live := f.live.counts(time.Now())
+	live := map[string]int{}
+	for name, set := range f.live.sets {
+		live[name] = set.Size()
+	}
 	f.mu.Unlock()
 	if p == nil {
 		return Observed{}, nil
 	}
 	o := Observed{On: true}
-	now, err := loaded(ctx)
+	now, err := loaded()
 	if err != nil {
 		return o, err
 	}

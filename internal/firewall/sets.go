@@ -3,17 +3,14 @@
 package firewall
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
+	"iter"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gaissmai/bart"
 
 	"minne/internal/config"
 	"minne/internal/nft"
@@ -47,91 +44,40 @@ type SetElement struct {
 	Expires *time.Time `json:"expires,omitempty"` // of a live element with a timeout
 }
 
-// ledger is the live elements by set. The zero time is for ever.
-type ledger map[string]map[netip.Prefix]time.Time
-
 // maxLive bounds the live elements of a set: each is written to disk.
-const maxLive = 200_000
-
-func readLedger(path string) (ledger, error) {
-	l := ledger{}
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return l, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(data, &l)
-	}
-	if err != nil {
-		return ledger{}, fmt.Errorf("live elements of sets: %w", err)
-	}
-	return l, nil
-}
-
-// write replaces the file in one step.
-func (l ledger) write(path string) error {
-	data, err := json.Marshal(l)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
-}
-
-// expire forgets elements whose time is up; nftables has removed them itself.
-func (l ledger) expire(now time.Time) {
-	for name, set := range l {
-		for p, until := range set {
-			if !until.IsZero() && !until.After(now) {
-				delete(set, p)
-			}
-		}
-		if len(set) == 0 {
-			delete(l, name)
-		}
-	}
-}
-
-func (l ledger) counts(now time.Time) map[string]int {
-	l.expire(now)
-	n := map[string]int{}
-	for name, set := range l {
-		n[name] = len(set)
-	}
-	return n
-}
+const maxLive = 500_000
 
 // script puts the live elements back into a table that is being loaded. Those of
 // sets that are gone, or that the configuration has itself now, stay out.
-func (l ledger) script(p *policy.Policy, now time.Time) string {
-	l.expire(now)
+func (l *ledger) script(p *policy.Policy, now time.Time) string {
 	var b strings.Builder
 	for i := range p.Sets {
 		s := &p.Sets[i]
 		for _, four := range []bool{true, false} {
 			var elements []string
-			for prefix, until := range l[s.Name] {
-				if prefix.Addr().Is4() == four && fits(s, prefix) == nil && overlapping(s.Prefixes, prefix) == nil {
+			for _, prefix := range inForce(s, l.sorted(s.Name)) {
+				if until, _ := l.set(s.Name).Get(prefix); prefix.Addr().Is4() == four {
 					elements = append(elements, elementText(prefix, until, now))
 				}
 			}
 			if len(elements) > 0 {
-				slices.Sort(elements)
-				b.WriteString(elementCommand("add", s.Name, four, elements))
+				b.WriteString(elementCommand(s.Name, four, elements))
 			}
 		}
 	}
 	return b.String()
 }
 
-func elementCommand(verb, set string, four bool, elements []string) string {
-	family := map[bool]string{true: "_v4", false: "_v6"}[four]
-	return fmt.Sprintf("%s element inet %s %s%s { %s }\n", verb, tableName, set, family, strings.Join(elements, ", "))
+func elementCommand(set string, four bool, elements []string) string {
+	return fmt.Sprintf("add element inet %s %s { %s }\n", tableName, kernelSet(set, four), strings.Join(elements, ", "))
+}
+
+// kernelSet is the name of the set of nftables for one family.
+func kernelSet(name string, four bool) string {
+	if four {
+		return name + "_v4"
+	}
+	return name + "_v6"
 }
 
 func elementText(p netip.Prefix, until, now time.Time) string {
@@ -185,24 +131,36 @@ func (f *Firewall) findSet(name string) (*policy.Set, error) {
 }
 
 // ChangeSet changes live elements of a set: all of them, or none.
-func (f *Firewall) ChangeSet(ctx context.Context, q SetChange) (SetChanged, error) {
+func (f *Firewall) ChangeSet(q SetChange) (SetChanged, error) {
+	f.order.Lock()
+	defer f.order.Unlock()
+	f.expireNow()
+	c, done, err := f.prepare(q)
+	if err != nil {
+		return SetChanged{}, err
+	}
+	if len(c.record.Add)+len(c.record.Delete) == 0 {
+		return done, nil
+	}
+	if err := f.put(c); err != nil {
+		return SetChanged{}, err
+	}
+	return done, f.tell(c.told)
+}
+
+// prepare checks a change and finds out what there is to do.
+func (f *Firewall) prepare(q SetChange) (*change, SetChanged, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	done := SetChanged{}
 	s, err := f.findSet(q.Set)
 	if err != nil {
-		return done, err
+		return nil, done, err
 	}
-	now := time.Now()
-	f.live.expire(now)
-	var until time.Time
 	if q.Timeout == 0 {
 		q.Timeout = s.Timeout
 	}
-	if q.Timeout != 0 {
-		until = now.Add(q.Timeout)
-	}
-	c := change{set: s, live: f.live[q.Set], now: now, until: until, elements: map[string][]string{}, next: map[netip.Prefix]*time.Time{}}
+	c := &change{timeout: q.Timeout, live: f.live.set(q.Set), deleted: map[netip.Prefix]bool{}, told: told{set: s}, record: record{Set: q.Set}}
 	for _, list := range []struct {
 		texts []string
 		do    func(netip.Prefix) (bool, error)
@@ -218,43 +176,43 @@ func (f *Firewall) ChangeSet(ctx context.Context, q SetChange) (SetChanged, erro
 				changed, err = list.do(p)
 			}
 			if err != nil {
-				return SetChanged{}, err
+				return nil, done, err
 			}
 			if changed {
 				*list.count++
 			}
 		}
 	}
-	return done, f.commitChange(ctx, &c)
+	return c, done, nil
 }
 
 // change is a change of a set in the making.
 type change struct {
-	set      *policy.Set
-	live     map[netip.Prefix]time.Time
-	now      time.Time
-	until    time.Time
-	elements map[string][]string         // "delete v4" and so on → elements for nft
-	next     map[netip.Prefix]*time.Time // what the ledger becomes; nil for deleted
-}
-
-func (c *change) queue(verb string, p netip.Prefix, text string) {
-	key := fmt.Sprintf("%s %t", verb, p.Addr().Is4())
-	c.elements[key] = append(c.elements[key], text)
+	told
+	record  record
+	timeout time.Duration
+	live    *elements
+	deleted map[netip.Prefix]bool
+	adds    bart.Lite      // what is in record.Add
+	retimed []netip.Prefix // of these, what is there already with another time
 }
 
 func (c *change) remove(p netip.Prefix) (bool, error) {
-	if _, live := c.live[p]; !live {
-		if o := overlapping(c.set.Prefixes, p); o != nil {
+	o := overlapping(c.set.Prefixes, p)
+	if _, live := c.live.Get(p); !live {
+		if o != nil {
 			return false, fmt.Errorf("%s is of the configuration or its file: remove it there, then minne apply", policy.ElementText(*o))
 		}
 		return false, nil
 	}
-	if at, twice := c.next[p]; twice && at == nil {
+	if c.deleted[p] {
 		return false, nil
 	}
-	c.queue("delete", p, policy.ElementText(p))
-	c.next[p] = nil
+	if o == nil { // else the configuration has it too, and the kernel knows that one
+		c.told.deleted = append(c.told.deleted, p)
+	}
+	c.deleted[p] = true
+	c.record.Delete = append(c.record.Delete, p)
 	return true, nil
 }
 
@@ -266,64 +224,91 @@ func (c *change) add(p netip.Prefix) (bool, error) {
 		}
 		return false, fmt.Errorf("%s overlaps %s of the configuration: add the parts around it", p, o)
 	}
-	if _, twice := c.next[p]; twice && c.next[p] != nil {
+	if c.adds.Get(p) {
 		return false, nil
 	}
-	_, live := c.live[p]
-	if !live && c.set.Kind == policy.PrefixSet {
-		for other := range c.live {
-			if at, gone := c.next[other]; other.Overlaps(p) && !(gone && at == nil) {
-				return false, fmt.Errorf("%s overlaps %s, which was added before: delete that first", policy.ElementText(p), policy.ElementText(other))
-			}
-		}
-		for other, at := range c.next {
-			if at != nil && other.Overlaps(p) {
-				return false, fmt.Errorf("%s and %s overlap", policy.ElementText(p), policy.ElementText(other))
-			}
+	_, live := c.live.Get(p)
+	again := live && c.deleted[p]
+	if (!live || again) && c.set.Kind == policy.PrefixSet {
+		if err := c.alone(p); err != nil {
+			return false, err
 		}
 	}
-	if _, deleted := c.next[p]; live && !deleted {
-		c.queue("delete", p, policy.ElementText(p))
+	switch {
+	case live:
+		c.retimed = append(c.retimed, p)
+		if again {
+			c.told.deleted = slices.DeleteFunc(c.told.deleted, func(o netip.Prefix) bool { return o == p })
+		}
+	case c.live.Size()+len(c.record.Add) >= maxLive:
+		return false, fmt.Errorf("set %s has %d live elements, which is the most: use a list file", c.set.Name, c.live.Size())
+	default:
+		c.told.added = append(c.told.added, p)
 	}
-	if !live && len(c.live)+len(c.next) >= maxLive {
-		return false, fmt.Errorf("set %s has %d live elements, which is the most: use a list file", c.set.Name, len(c.live))
-	}
-	c.queue("add", p, elementText(p, c.until, c.now))
-	c.next[p] = &c.until
-	return !live, nil
+	c.adds.Insert(p)
+	c.record.Add = append(c.record.Add, p)
+	return !live || again, nil
 }
 
-// commitChange writes the elements to the kernel in one transaction, then the ledger.
-func (f *Firewall) commitChange(ctx context.Context, c *change) error {
-	var script strings.Builder
-	for _, verb := range []string{"delete", "add"} {
-		for _, four := range []bool{true, false} {
-			if elements := c.elements[fmt.Sprintf("%s %t", verb, four)]; len(elements) > 0 {
-				script.WriteString(elementCommand(verb, c.set.Name, four, elements))
+// alone says which live element, or one that is to be added, an element overlaps.
+func (c *change) alone(p netip.Prefix) error {
+	if c.live.OverlapsPrefix(p) {
+		for _, others := range []iter.Seq2[netip.Prefix, time.Time]{c.live.Supernets(p), c.live.Subnets(p)} {
+			for other := range others {
+				if !c.deleted[other] {
+					return fmt.Errorf("%s overlaps %s, which was added before: delete that first", policy.ElementText(p), policy.ElementText(other))
+				}
 			}
 		}
 	}
-	if script.Len() == 0 {
-		return nil
-	}
-	if _, err := nft.Run(ctx, script.String(), "-f", "-"); err != nil {
-		return err
-	}
-	f.writes.Add(1)
-	if f.live[c.set.Name] == nil {
-		f.live[c.set.Name] = map[netip.Prefix]time.Time{}
-	}
-	for p, until := range c.next {
-		if until == nil {
-			delete(f.live[c.set.Name], p)
-		} else {
-			f.live[c.set.Name][p] = *until
+	if c.adds.OverlapsPrefix(p) {
+		for _, others := range []iter.Seq[netip.Prefix]{c.adds.Supernets(p), c.adds.Subnets(p)} {
+			for other := range others {
+				return fmt.Errorf("%s and %s overlap", policy.ElementText(p), policy.ElementText(other))
+			}
 		}
 	}
-	if err := f.live.write(f.state); err != nil {
+	return nil
+}
+
+// put makes a change in the kernel, in one transaction, then in the ledger.
+func (f *Firewall) put(c *change) error {
+	if err := c.toKernel(); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.writes.Add(1)
+	if c.timeout != 0 {
+		// From after the kernel's work: whom the ledger has forgotten, the kernel has too.
+		c.record.Until = time.Now().Add(c.timeout)
+	}
+	err := f.live.write(c.record)
+	f.wake()
+	if err != nil {
 		return fmt.Errorf("the set is changed, but would not survive a reboot: %w", err)
 	}
-	return f.endForbidden(f.desired.Policy)
+	return nil
+}
+
+// toKernel changes the elements of the kernel's sets. Elements that were there before with another
+// time are removed first.
+func (c *change) toKernel() error {
+	var batch []nft.Elements
+	for _, part := range []nft.Elements{{Delete: true, Prefixes: slices.Concat(c.told.deleted, c.retimed)}, {Timeout: c.timeout, Prefixes: c.record.Add}} {
+		part.Interval = c.set.Kind == policy.PrefixSet
+		all := part.Prefixes
+		for _, four := range []bool{true, false} {
+			part.Set, part.Prefixes = kernelSet(c.set.Name, four), nil
+			for _, p := range all {
+				if p.Addr().Is4() == four {
+					part.Prefixes = append(part.Prefixes, p)
+				}
+			}
+			batch = append(batch, part)
+		}
+	}
+	return nft.Change(tableName, batch)
 }
 
 // Elements returns the elements of a set, those of the configuration first.
@@ -334,7 +319,6 @@ func (f *Firewall) Elements(name string) ([]SetElement, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.live.expire(time.Now())
 	list := []SetElement{}
 	for _, p := range s.Prefixes {
 		list = append(list, SetElement{Element: policy.ElementText(p)})
@@ -342,14 +326,13 @@ func (f *Firewall) Elements(name string) ([]SetElement, error) {
 	for _, r := range s.Ports {
 		list = append(list, SetElement{Element: r.String()})
 	}
-	var live []netip.Prefix
-	for p := range f.live[name] {
-		live = append(live, p)
-	}
-	slices.SortFunc(live, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
-	for _, p := range live {
+	now := time.Now()
+	for p, until := range f.live.set(name).AllSorted() {
 		e := SetElement{Element: policy.ElementText(p), Live: true}
-		if until := f.live[name][p]; !until.IsZero() {
+		if !until.IsZero() {
+			if !until.After(now) {
+				continue
+			}
 			e.Expires = &until
 		}
 		list = append(list, e)

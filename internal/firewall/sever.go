@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"strings"
 
+	"github.com/gaissmai/bart"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -23,12 +26,26 @@ import (
 // they tell wrongly (ways there and back differ), a connection without
 // translation goes on, as its next packet is permitted by the rules themselves.
 
-// sever forgets the connections that p forbids, and returns how many.
-func sever(p *policy.Policy) (int, error) {
+// noConnections says whether conntrack has none at all: looking through its table would cost more.
+func noConnections() (bool, error) {
+	text, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
+	return strings.TrimSpace(string(text)) == "0", err
+}
+
+// sever forgets the connections that p forbids, and returns how many. Of these it looks only at
+// those with an address in one of the changed prefixes; at all for nil.
+func sever(p *policy.Policy, changed []netip.Prefix) (int, error) {
+	var about *bart.Lite
+	if changed != nil {
+		about = &bart.Lite{}
+		for _, c := range changed {
+			about.Insert(c)
+		}
+	}
 	r := routes{links: map[int]string{}, known: map[netip.Addr]way{}}
 	total, failed := 0, []error(nil)
 	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
-		n, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, forbidden{p, &r})
+		n, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, forbidden{p, &r, about})
 		total += int(n)
 		if err != nil && !errors.Is(err, unix.ENOENT) { // nothing to delete any more
 			failed = append(failed, err)
@@ -44,11 +61,16 @@ func sever(p *policy.Policy) (int, error) {
 type forbidden struct {
 	p *policy.Policy
 	r *routes
+
+	about *bart.Lite // addresses of which one must be in it; nil for all
 }
 
 // MatchConntrackFlow reports whether the policy forbids a connection.
 func (f forbidden) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 	from, to := addr(flow.Forward.SrcIP), addr(flow.Reverse.SrcIP) // where it is answered from, after translation
+	if f.about != nil && !f.about.Contains(from) && !f.about.Contains(to) {
+		return false
+	}
 	in, ok1 := f.r.towards(from)
 	out, ok2 := f.r.towards(to)
 	if !ok1 || !ok2 || in == "" && out == "" {

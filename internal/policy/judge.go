@@ -115,11 +115,22 @@ func (p *Policy) inAddresses(a Addresses, address netip.Addr) bool {
 		return true
 	}
 	for _, s := range a.Sets {
-		if slices.ContainsFunc(p.Sets[s].Prefixes, inside) {
+		if p.Sets[s].contains(address) {
 			return true
 		}
 	}
 	return false
+}
+
+// contains asks the only prefix that can have the address: the last that begins at it or before.
+func (s *Set) contains(address netip.Addr) bool {
+	i, _ := slices.BinarySearchFunc(s.Prefixes, address, func(p netip.Prefix, a netip.Addr) int {
+		if p.Addr().Compare(a) <= 0 {
+			return -1
+		}
+		return 1
+	})
+	return i > 0 && s.Prefixes[i-1].Contains(address)
 }
 
 func (p *Policy) inPorts(ports Ports, port uint16) bool {

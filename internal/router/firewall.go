@@ -27,11 +27,10 @@ func viewSet(_ context.Context, d *Daemon, query url.Values) (any, error) {
 // answerSet changes the live elements of a set. It waits for a commit that is at
 // work, so that no element is lost between two tables.
 func (d *Daemon) answerSet(r *http.Request, q firewall.SetChange) (firewall.SetChanged, error) {
-	ctx, user := lasting(r)
-	done, err := d.parts.firewall.ChangeSet(ctx, q)
+	done, err := d.parts.firewall.ChangeSet(q)
 	if err != nil {
 		return done, &api.Error{Kind: api.Failed, Message: err.Error()}
 	}
-	d.log.Debug("set changed", "set", q.Set, "added", done.Added, "deleted", done.Deleted, "user", user)
+	d.log.Debug("set changed", "set", q.Set, "added", done.Added, "deleted", done.Deleted, "user", api.PeerOf(r.Context()).User)
 	return done, nil
 }

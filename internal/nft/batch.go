@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nft
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// The kernel's own words, netlink (linux/netfilter/nf_tables.h), for what nft(8) is
+// too slow for: it reads all elements of all sets before it does anything, a second
+// for each 200,000. Numbers are in network byte order, lengths in the host's.
+
+// message is one of netlink while it is written.
+type message []byte
+
+// newMessage begins a message of nf_tables, or about a batch.
+func newMessage(kind, flags uint16, family byte) message {
+	m := binary.NativeEndian.AppendUint32(nil, 0) // the length, which end fills in
+	m = binary.NativeEndian.AppendUint16(m, kind)
+	m = binary.NativeEndian.AppendUint16(m, flags)
+	m = binary.NativeEndian.AppendUint32(m, 0) // sequence, which nobody looks at
+	m = binary.NativeEndian.AppendUint32(m, 0) // port, which the kernel knows
+	resource := uint16(0)
+	if kind < 1<<8 { // what opens and closes a batch names whose it is
+		resource = unix.NFNL_SUBSYS_NFTABLES
+	}
+	m = append(m, family, unix.NFNETLINK_V0)
+	return binary.BigEndian.AppendUint16(m, resource)
+}
+
+// attribute appends one, padded.
+func (m message) attribute(kind uint16, value []byte) message {
+	m = binary.NativeEndian.AppendUint16(m, uint16(4+len(value)))
+	m = binary.NativeEndian.AppendUint16(m, kind)
+	m = append(m, value...)
+	return append(m, make([]byte, -len(value)&3)...)
+}
+
+func (m message) text(kind uint16, value string) message {
+	return m.attribute(kind, append([]byte(value), 0))
+}
+
+// nest opens an attribute that holds others; close closes it.
+func (m message) nest(kind uint16) (message, int) {
+	return m.attribute(kind|unix.NLA_F_NESTED, nil), len(m)
+}
+
+func (m message) close(at int) {
+	binary.NativeEndian.PutUint16(m[at:], uint16(len(m)-at))
+}
+
+// end fills in the length.
+func (m message) end() message {
+	binary.NativeEndian.PutUint32(m, uint32(len(m)))
+	return m
+}
+
+// kindOf is the type of a message of nf_tables.
+func kindOf(message uint16) uint16 { return unix.NFNL_SUBSYS_NFTABLES<<8 | message }
+
+// talk is a socket to the kernel's packet filter.
+type talk struct{ fd int }
+
+func dial() (talk, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return talk{}, fmt.Errorf("open netlink to the packet filter: %w", err)
+	}
+	// Answers wait when they are read; none at all is an error rather than a daemon that hangs.
+	err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10})
+	return talk{fd}, os.NewSyscallError("bound the wait for the packet filter", err)
+}
+
+func (t talk) close() { _ = unix.Close(t.fd) }
+
+// send hands messages to the kernel, which has done what they ask for when it returns; its answers
+// wait then.
+func (t talk) send(messages []byte) error {
+	if len(messages) > 100_000 { // as much as fits into a socket anyway
+		if err := unix.SetsockoptInt(t.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 2*len(messages)); err != nil {
+			return os.NewSyscallError("make room for a batch", err)
+		}
+	}
+	return os.NewSyscallError("send", unix.Sendto(t.fd, messages, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}))
+}
+
+// answers calls do with each message that waits, or comes, until one says that it is the last:
+// an error, an acknowledgement or the end of a list.
+func (t talk) answers(do func(kind uint16, body []byte)) error {
+	buffer := make([]byte, 1<<16)
+	for {
+		n, _, err := unix.Recvfrom(t.fd, buffer, 0)
+		if err != nil {
+			return os.NewSyscallError("receive", err)
+		}
+		for rest := buffer[:n]; len(rest) >= unix.SizeofNlMsghdr; {
+			length := int(binary.NativeEndian.Uint32(rest))
+			kind := binary.NativeEndian.Uint16(rest[4:])
+			if length < unix.SizeofNlMsghdr || length > len(rest) {
+				return errors.New("the kernel's answer is cut short")
+			}
+			body := rest[unix.SizeofNlMsghdr:length]
+			switch {
+			case kind == unix.NLMSG_DONE:
+				return nil
+			case kind == unix.NLMSG_ERROR && len(body) >= 4:
+				if code := int32(binary.NativeEndian.Uint32(body)); code != 0 {
+					return unix.Errno(-code)
+				}
+				return nil
+			case len(body) >= 4:
+				do(kind, body[4:])
+			}
+			rest = rest[min((length+3)&^3, len(rest)):]
+		}
+	}
+}
+
+// attributes calls do with each attribute of a list.
+func attributes(list []byte, do func(kind uint16, value []byte)) {
+	for len(list) >= 4 {
+		length := int(binary.NativeEndian.Uint16(list))
+		if length < 4 || length > len(list) {
+			return
+		}
+		do(binary.NativeEndian.Uint16(list[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER), list[4:length])
+		list = list[min((length+3)&^3, len(list)):]
+	}
+}
+
+// tableUserdata is NFTA_TABLE_USERDATA; of its entries (type, length, value), comment is type 0.
+const tableUserdata = 6
+
+// Comment returns the comment of a table of family inet, and whether there is such a table.
+func Comment(table string) (comment string, there bool, err error) {
+	t, err := dial()
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return "", false, nil // a kernel without a packet filter has no table
+	}
+	if err != nil {
+		return "", false, err
+	}
+	defer t.close()
+	ask := newMessage(kindOf(unix.NFT_MSG_GETTABLE), unix.NLM_F_REQUEST|unix.NLM_F_ACK, unix.NFPROTO_INET)
+	if err := t.send(ask.text(unix.NFTA_TABLE_NAME, table).end()); err != nil {
+		return "", false, fmt.Errorf("ask for table %s: %w", table, err)
+	}
+	err = t.answers(func(_ uint16, body []byte) {
+		there = true
+		attributes(body, func(kind uint16, value []byte) {
+			for kind == tableUserdata && len(value) >= 2 && len(value) >= 2+int(value[1]) {
+				if value[0] == 0 && value[1] > 0 {
+					comment = string(value[2 : 1+value[1]]) // without the zero behind it
+				}
+				value = value[2+value[1]:]
+			}
+		})
+	})
+	if slices.ContainsFunc([]error{unix.ENOENT, unix.EINVAL, unix.EOPNOTSUPP}, func(e error) bool { return err == e }) {
+		return "", false, nil // no such table, or a kernel without tables
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("ask for table %s: %w", table, err)
+	}
+	return comment, there, nil
+}

@@ -5,6 +5,7 @@ package kernel
 import (
 	"encoding/binary"
 	"errors"
+	"iter"
 
 	"golang.org/x/sys/unix"
 )
@@ -53,16 +54,17 @@ func nextMessage(b []byte) (m message, rest []byte, err error) {
 	return m, b[min(align(length), len(b)):], nil
 }
 
-// nextAttr splits the first attribute off b. ok is false at the end.
-func nextAttr(b []byte) (kind uint16, value, rest []byte, ok bool) {
-	if len(b) < attrLen {
-		return 0, nil, nil, false
+// attributes walks the attributes of b, each with its kind, and ends early at a broken one.
+func attributes(b []byte) iter.Seq2[uint16, []byte] {
+	return func(yield func(kind uint16, value []byte) bool) {
+		for rest := b; len(rest) >= attrLen; {
+			length := int(native.Uint16(rest))
+			if length < attrLen || length > len(rest) || !yield(native.Uint16(rest[2:])&typeMask, rest[attrLen:length]) {
+				return
+			}
+			rest = rest[min(align(length), len(rest)):]
+		}
 	}
-	length := int(native.Uint16(b))
-	if length < attrLen || length > len(b) {
-		return 0, nil, nil, false
-	}
-	return native.Uint16(b[2:]) & typeMask, b[attrLen:length], b[min(align(length), len(b)):], true
 }
 
 // kernelError is the answer in an NLMSG_ERROR or NLMSG_DONE body, with the
@@ -90,16 +92,12 @@ func kernelError(m message) error {
 		}
 		rest = rest[echoed:]
 	}
-	for {
-		kind, value, more, ok := nextAttr(rest)
-		if !ok {
-			return err
-		}
+	for kind, value := range attributes(rest) {
 		if kind == unix.NLMSGERR_ATTR_MSG && len(value) > 1 {
 			return &answerError{err: err, words: string(value[:len(value)-1])}
 		}
-		rest = more
 	}
+	return err
 }
 
 // answerError is an errno together with the kernel's explanation.

@@ -42,12 +42,7 @@ func decodeLink(m message) (l rib.Link, ok bool) {
 		Deleted: m.Type == unix.RTM_DELLINK,
 	}
 	parent, elsewhere := 0, false
-	for rest := b[ifInfoLen:]; ; {
-		kind, value, more, found := nextAttr(rest)
-		if !found {
-			break
-		}
-		rest = more
+	for kind, value := range attributes(b[ifInfoLen:]) {
 		switch kind {
 		case unix.IFLA_IFNAME:
 			l.Name = unix.ByteSliceToString(value)
@@ -78,45 +73,34 @@ func decodeLink(m message) (l rib.Link, ok bool) {
 
 func decodeLinkInfo(b []byte, l *rib.Link) {
 	var data []byte
-	for {
-		kind, value, more, ok := nextAttr(b)
-		if !ok {
-			break
-		}
+	for kind, value := range attributes(b) {
 		switch kind {
 		case unix.IFLA_INFO_KIND:
 			l.Kind = unix.ByteSliceToString(value)
 		case unix.IFLA_INFO_DATA:
 			data = value
 		}
-		b = more
 	}
-	for l.Kind == "vlan" {
-		kind, value, more, ok := nextAttr(data)
-		if !ok {
-			return
-		}
+	if l.Kind != "vlan" {
+		return
+	}
+	for kind, value := range attributes(data) {
 		switch {
 		case kind == unix.IFLA_VLAN_ID && len(value) >= 2:
 			l.VLANID = native.Uint16(value)
 		case kind == unix.IFLA_VLAN_PROTOCOL && len(value) >= 2:
 			l.VLANProto = binary.BigEndian.Uint16(value)
 		}
-		data = more
 	}
 }
 
 func xdpProgram(b []byte) uint32 {
-	for {
-		kind, value, more, ok := nextAttr(b)
-		if !ok {
-			return 0
-		}
+	for kind, value := range attributes(b) {
 		if kind == unix.IFLA_XDP_PROG_ID {
 			return uint32Of(value)
 		}
-		b = more
 	}
+	return 0
 }
 
 // decodeAddress reads an RTM_NEWADDR or RTM_DELADDR body.
@@ -126,18 +110,13 @@ func decodeAddress(m message) (a rib.LinkAddress, ok bool) {
 		return rib.LinkAddress{}, false
 	}
 	var local, peer netip.Addr
-	for rest := b[ifAddrLen:]; ; {
-		kind, value, more, found := nextAttr(rest)
-		if !found {
-			break
-		}
+	for kind, value := range attributes(b[ifAddrLen:]) {
 		switch kind {
 		case unix.IFA_LOCAL:
 			local = addressOf(value)
 		case unix.IFA_ADDRESS:
 			peer = addressOf(value)
 		}
-		rest = more
 	}
 	if !local.IsValid() {
 		local = peer // IPv6 has IFA_LOCAL only with a peer
@@ -154,11 +133,7 @@ func decodeNeighbour(m message) (n rib.Neighbour, ok bool) {
 		return rib.Neighbour{}, false
 	}
 	n = rib.Neighbour{Interface: int(int32(native.Uint32(b[4:]))), State: native.Uint16(b[8:]), Deleted: m.Type == unix.RTM_DELNEIGH}
-	for rest := b[neighLen:]; ; {
-		kind, value, more, found := nextAttr(rest)
-		if !found {
-			break
-		}
+	for kind, value := range attributes(b[neighLen:]) {
 		switch kind {
 		case unix.NDA_DST:
 			n.Address = addressOf(value)
@@ -167,7 +142,6 @@ func decodeNeighbour(m message) (n rib.Neighbour, ok bool) {
 				n.MAC = append(net.HardwareAddr(nil), value...)
 			}
 		}
-		rest = more
 	}
 	return n, n.Address.IsValid()
 }
@@ -190,11 +164,7 @@ func decodeRule(m message) (r rib.Rule, ok bool) {
 	const toTable = 1 // FR_ACT_TO_TBL
 	r = rib.Rule{Family: b[0]}
 	table, all := uint32(b[4]), b[1] == 0 && b[2] == 0 && b[3] == 0 && b[7] == toTable
-	for rest := b[ruleLen:]; ; {
-		kind, value, more, found := nextAttr(rest)
-		if !found {
-			break
-		}
+	for kind, value := range attributes(b[ruleLen:]) {
 		switch kind {
 		case fraPriority:
 			r.Priority = uint32Of(value)
@@ -206,7 +176,6 @@ func decodeRule(m message) (r rib.Rule, ok bool) {
 		default:
 			all = false
 		}
-		rest = more
 	}
 	const invert = 2 // FIB_RULE_INVERT
 	r.Default = all && native.Uint32(b[8:])&invert == 0 && defaultRule(b[0], r.Priority, table)
@@ -245,11 +214,7 @@ func decodeNextHop(m message) (g rib.NextHopGroup, ok bool) {
 	}
 	g.Deleted = m.Type == rtmDelNextHop
 	hop := rib.Hop{Weight: 1, Flags: uint8(native.Uint32(b[4:])) & hopFlags}
-	for rest := b[nextHopLn:]; ; {
-		kind, value, more, found := nextAttr(rest)
-		if !found {
-			break
-		}
+	for kind, value := range attributes(b[nextHopLn:]) {
 		switch kind {
 		case nhaID:
 			g.ID = uint32Of(value)
@@ -269,7 +234,6 @@ func decodeNextHop(m message) (g rib.NextHopGroup, ok bool) {
 		case nhaEncapType, nhaFDB:
 			g.Encap = true
 		}
-		rest = more
 	}
 	if len(g.Members) == 0 && !g.Blackhole && hop.Interface != 0 {
 		g.Hop = hop

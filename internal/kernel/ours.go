@@ -65,11 +65,7 @@ func decodeOurs(body []byte) (p placed, ok bool) {
 	}
 	var local, peer []byte
 	marked := false
-	for rest := body[ifAddrMsgLen:]; ; {
-		kind, value, next, more := nextAttr(rest)
-		if !more {
-			break
-		}
+	for kind, value := range attributes(body[ifAddrMsgLen:]) {
 		switch kind {
 		case unix.IFA_LOCAL:
 			local = value
@@ -78,7 +74,6 @@ func decodeOurs(body []byte) (p placed, ok bool) {
 		case ifaProto:
 			marked = len(value) == 1 && value[0] == addressProtocol
 		}
-		rest = next
 	}
 	if local == nil {
 		local = peer // IPv6 has IFA_LOCAL only with a peer

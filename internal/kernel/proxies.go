@@ -126,19 +126,15 @@ func decodeProxy(body []byte) (p proxy, ours bool) {
 		return p, false
 	}
 	p.index = int(native.Uint32(body[4:]))
-	for rest := body[neighLen:]; ; {
-		kind, value, more, ok := nextAttr(rest)
-		if !ok {
-			return p, ours && p.address.IsValid()
-		}
+	for kind, value := range attributes(body[neighLen:]) {
 		switch kind {
 		case unix.NDA_DST:
 			p.address = addressOf(value)
 		case ndaProtocol:
 			ours = len(value) == 1 && value[0] == addressProtocol
 		}
-		rest = more
 	}
+	return p, ours && p.address.IsValid()
 }
 
 func (live) addProxy(p proxy) error {

@@ -50,12 +50,7 @@ func (r *routeMessage) decode(body []byte) error {
 	}
 	single := rib.Hop{Weight: 1, Flags: uint8(flags) & hopFlags}
 	multipath := []byte(nil)
-	for rest := body[rtMsgLen:]; ; {
-		kind, value, more, ok := nextAttr(rest)
-		if !ok {
-			break
-		}
-		rest = more
+	for kind, value := range attributes(body[rtMsgLen:]) {
 		switch kind {
 		case unix.RTA_DST:
 			dst = addressOf(value)
@@ -128,13 +123,8 @@ func decodeMultipath(b []byte, hops []rib.Hop, encap *bool) []rib.Hop {
 			break
 		}
 		hop := rib.Hop{Flags: b[2] & hopFlags, Weight: uint16(b[3]) + 1, Interface: int(int32(native.Uint32(b[4:])))}
-		for rest := b[unix.SizeofRtNexthop:length]; ; {
-			kind, value, more, ok := nextAttr(rest)
-			if !ok {
-				break
-			}
+		for kind, value := range attributes(b[unix.SizeofRtNexthop:length]) {
 			decodeHopAttr(kind, value, &hop, encap)
-			rest = more
 		}
 		hops = append(hops, hop)
 		b = b[min(align(length), len(b)):]
@@ -143,16 +133,12 @@ func decodeMultipath(b []byte, hops []rib.Hop, encap *bool) []rib.Hop {
 }
 
 func routeMTU(b []byte) uint32 {
-	for {
-		kind, value, more, ok := nextAttr(b)
-		if !ok {
-			return 0
-		}
+	for kind, value := range attributes(b) {
 		if kind == unix.RTAX_MTU {
 			return uint32Of(value)
 		}
-		b = more
 	}
+	return 0
 }
 
 func uint32Of(b []byte) uint32 {

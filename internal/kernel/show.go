@@ -139,11 +139,7 @@ func decodeInterface(m message) (i interfaceMessage, ok bool) {
 	if !l.Loopback && len(l.MAC) == 6 {
 		i.MAC = l.MAC.String()
 	}
-	for rest := m.Body[ifInfoLen:]; ; {
-		kind, value, more, found := nextAttr(rest)
-		if !found {
-			return i, true
-		}
+	for kind, value := range attributes(m.Body[ifInfoLen:]) {
 		switch kind {
 		case unix.IFLA_IFALIAS:
 			i.Description = unix.ByteSliceToString(value)
@@ -152,21 +148,17 @@ func decodeInterface(m message) (i interfaceMessage, ok bool) {
 		case unix.IFLA_STATS64:
 			i.RX, i.TX = counters(value)
 		}
-		rest = more
 	}
+	return i, true
 }
 
 func altNames(b []byte) (names []string) {
-	for {
-		kind, value, more, ok := nextAttr(b)
-		if !ok {
-			return names
-		}
+	for kind, value := range attributes(b) {
 		if kind == unix.IFLA_ALT_IFNAME {
 			names = append(names, unix.ByteSliceToString(value))
 		}
-		b = more
 	}
+	return names
 }
 
 // counters reads the head of struct rtnl_link_stats64.

@@ -19,49 +19,54 @@ const (
 	protoICMPv6 = 58
 )
 
-// variant is how a rule is read on some ways: whether they keep state, and
-// whether tests have said already that a packet's address is in the rule's sets.
-type variant struct {
-	stateless, source, destination bool
-}
+// variant is how a rule is read on some ways, in bits: whether they keep no state, and
+// whether tests have said already that a packet's address is in the rule's sets. No
+// packet is of two.
+type variant uint8
 
-// variants in the order in which they are written; no packet is of two.
-var variants = func() (all []variant) {
-	for i := range 8 {
-		all = append(all, variant{i&1 != 0, i&2 != 0, i&4 != 0})
-	}
-	return all
-}()
+const (
+	noState variant = 1 << iota
+	inSource
+	inDestination
+	variants // how many there are
+)
 
 // rules writes the guards, the rules in the order of the file, which is also that
 // of each pair, and the defaults.
 func (l *lowering) rules() []classify.Rule {
-	numbers := make([]map[variant][]uint8, len(l.p.Rules)) // of ways, by rule
+	numbers := make([][variants][]uint8, len(l.p.Rules)) // of ways, by rule
 	for i := range l.groups {
 		g := &l.groups[i]
 		for _, r := range g.rules {
-			if numbers[r] == nil {
-				numbers[r] = map[variant][]uint8{}
-			}
 			for answers := range 1 << len(g.tests) {
-				v := variant{
-					stateless:   g.pair.Stateless,
-					source:      l.asked(&l.p.Rules[r].Source, false, g.tests, answers),
-					destination: l.asked(&l.p.Rules[r].Destination, true, g.tests, answers),
-				}
+				v := l.variant(g, &l.p.Rules[r], answers)
 				numbers[r][v] = append(numbers[r][v], uint8(g.number+answers))
 			}
 		}
 	}
 	list := l.guards()
 	for i := range numbers {
-		for _, v := range variants {
-			if zones := numbers[i][v]; len(zones) > 0 {
-				list = append(list, l.rule(&l.p.Rules[i], v, zones)...)
+		for v, zones := range numbers[i] {
+			if len(zones) > 0 {
+				list = append(list, l.rule(&l.p.Rules[i], variant(v), zones)...)
 			}
 		}
 	}
 	return append(list, l.defaults()...)
+}
+
+// variant is how a rule is read on a way whose tests were answered.
+func (l *lowering) variant(g *group, r *policy.Rule, answers int) (v variant) {
+	if g.pair.Stateless {
+		v |= noState
+	}
+	if l.asked(&r.Source, false, g.tests, answers) {
+		v |= inSource
+	}
+	if l.asked(&r.Destination, true, g.tests, answers) {
+		v |= inDestination
+	}
+	return v
 }
 
 // defaults writes what becomes of packets that no rule matches.
@@ -125,7 +130,7 @@ func matchesAll(r *policy.Rule) bool {
 // rule writes one rule for the ways with these numbers: none when it matches no
 // packet, one for each protocol when it asks for types of ICMP.
 func (l *lowering) rule(r *policy.Rule, v variant, zones []uint8) []classify.Rule {
-	one := classify.Rule{Zones: zones, Verdict: ruleVerdict(r, v.stateless)}
+	one := classify.Rule{Zones: zones, Verdict: ruleVerdict(r, v&noState != 0)}
 	if r.IPv4 {
 		one.Family |= classify.IPv4
 	}
@@ -133,8 +138,8 @@ func (l *lowering) rule(r *policy.Rule, v variant, zones []uint8) []classify.Rul
 		one.Family |= classify.IPv6
 	}
 	var some [4]bool
-	one.Source, some[0] = l.prefixes(&r.Source, v.source)
-	one.Destination, some[1] = l.prefixes(&r.Destination, v.destination)
+	one.Source, some[0] = l.prefixes(&r.Source, v&inSource != 0)
+	one.Destination, some[1] = l.prefixes(&r.Destination, v&inDestination != 0)
 	one.SourcePorts, some[2] = l.ports(&r.SourcePorts)
 	one.DestinationPorts, some[3] = l.ports(&r.Ports)
 	if one.Family == 0 || slices.Contains(some[:], false) {

@@ -94,12 +94,19 @@ type Policy struct {
 	Rules []classify.Rule  // Zones of each are numbers of ways (Pair.ID), Verdict is a Verdict.Word
 	Sets  []Set
 
-	Counters int  // counters in use: 1 to Counters
+	Counters int // counters in use: 1 to Counters
+	// Names are how an operator knows things, for explanations: zones by number, rules and defaults
+	// by counter.
+	Names struct {
+		Zones    []string
+		Counters []string
+	}
 	Stateful bool // packets may belong to connections that conntrack knows
 	// Beginnings says that a packet which belongs to no known connection may still be permitted or
 	// translated by what only the kernel knows: an expected connection of a helper (FTP), an address
 	// that is translated though it is not the router's own. None is dropped or forwarded here then.
 	Beginnings bool
+	Translates bool // connections may be translated
 	MSSClamp   bool // the kernel lowers the segment size in every SYN that is forwarded
 }
 

@@ -3,14 +3,18 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"minne/internal/config"
 	"minne/internal/firewall"
+	"minne/internal/policy"
 	"minne/internal/show"
 )
 
@@ -29,15 +33,22 @@ configuration and its files stay as written there.`,
 
 func newSetAddCommand(a *app) *cobra.Command {
 	var timeout time.Duration
+	var file string
 	c := &cobra.Command{
-		Use:   "add NAME ELEMENT…",
+		Use:   "add NAME [ELEMENT…]",
 		Short: "Put addresses or prefixes into a set",
-		Args:  cobra.MinimumNArgs(2),
+		Long: "Put addresses or prefixes into a set: those of the command line and, with -f, those of a file. All are put in " +
+			"at the same moment. When one is wrong, its line is told and nothing is changed.",
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if c.Flags().Changed("timeout") && timeout <= 0 {
 				return usageError{fmt.Errorf("--timeout %s: expected a time such as 1h", timeout)}
 			}
-			done, err := a.changeSet(c, firewall.SetChange{Set: args[0], Add: args[1:], Timeout: timeout})
+			elements, err := setElements(c, args[1:], file)
+			if err != nil {
+				return err
+			}
+			done, err := a.changeSet(c, firewall.SetChange{Set: args[0], Add: elements, Timeout: timeout})
 			if err != nil {
 				return err
 			}
@@ -46,16 +57,22 @@ func newSetAddCommand(a *app) *cobra.Command {
 		},
 	}
 	c.Flags().DurationVar(&timeout, "timeout", 0, "`time` after which they are gone again, such as 1h; without it the set's own")
+	addFileFlag(c, &file)
 	return c
 }
 
 func newSetDelCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:   "del NAME ELEMENT…",
+	var file string
+	c := &cobra.Command{
+		Use:   "del NAME [ELEMENT…]",
 		Short: "Take addresses or prefixes out of a set",
-		Args:  cobra.MinimumNArgs(2),
+		Args:  cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			done, err := a.changeSet(c, firewall.SetChange{Set: args[0], Delete: args[1:]})
+			elements, err := setElements(c, args[1:], file)
+			if err != nil {
+				return err
+			}
+			done, err := a.changeSet(c, firewall.SetChange{Set: args[0], Delete: elements})
 			if err != nil {
 				return err
 			}
@@ -63,6 +80,38 @@ func newSetDelCommand(a *app) *cobra.Command {
 			return err
 		},
 	}
+	addFileFlag(c, &file)
+	return c
+}
+
+func addFileFlag(c *cobra.Command, file *string) {
+	c.Flags().StringVarP(file, "file", "f", "", "`path` of a file with an address or prefix a line, # begins a comment; - for standard input")
+}
+
+// setElements are those of the command line and of a file, if one is named.
+func setElements(c *cobra.Command, elements []string, file string) ([]string, error) {
+	if !c.Flags().Changed("file") {
+		if len(elements) == 0 {
+			return nil, usageError{errors.New("which elements? Name them, or a file with -f")}
+		}
+		return elements, nil
+	}
+	var text []byte
+	var err error
+	if file == "-" {
+		file = "standard input"
+		text, err = io.ReadAll(c.InOrStdin())
+	} else {
+		text, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return nil, err
+	}
+	report := config.NewReport(&config.Config{})
+	for _, p := range policy.ReadList(report, file, string(text)) {
+		elements = append(elements, policy.ElementText(p))
+	}
+	return elements, report.Err()
 }
 
 func (a *app) changeSet(c *cobra.Command, q firewall.SetChange) (done firewall.SetChanged, err error) {

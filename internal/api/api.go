@@ -31,8 +31,9 @@ import (
 	"minne/internal/revisions"
 )
 
-// MaxBody bounds a request, in bytes: a configuration and what it is wrapped in.
-const MaxBody = 4 << 20
+// MaxBody bounds a request, in bytes: a configuration and what it is wrapped in, or half a million
+// elements of a set.
+const MaxBody = 24 << 20
 
 // Empty is a request or answer that says nothing.
 type Empty struct{}

@@ -5,7 +5,6 @@ package firewall
 import (
 	"bytes"
 	"container/heap"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,13 +13,19 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gaissmai/bart"
 )
 
 // The ledger of the live elements: in memory a table of prefixes for each set, on
-// disk a journal with a line of JSON for each change. A change costs what it holds,
+// disk a journal with a line for each change:
+//
+//	blocked 2026-11-21T17:00:00.5Z -192.0.2.1 +192.0.2.2 +2001:db8::/64
+//
+// the set, when the time of what is added is up ("-" for never), what goes and what
+// comes. A change costs what it holds,
 // however many elements there are. When most of the journal speaks of elements that
 // are gone, it is written anew.
 //
@@ -28,10 +33,50 @@ import (
 
 // record is a change of a set, a line of the journal.
 type record struct {
-	Set    string         `json:"set"`
-	Delete []netip.Prefix `json:"delete,omitempty"` // before Add
-	Add    []netip.Prefix `json:"add,omitempty"`
-	Until  time.Time      `json:"until,omitzero"` // of Add; zero for ever
+	Set    string
+	Delete []netip.Prefix // before Add
+	Add    []netip.Prefix
+	Until  time.Time // of Add; zero for ever
+}
+
+func (r *record) line() []byte {
+	line := append([]byte(r.Set), " -"...)
+	if !r.Until.IsZero() {
+		line = r.Until.UTC().AppendFormat(line[:len(line)-1], time.RFC3339Nano)
+	}
+	for _, p := range r.Delete {
+		line = p.AppendTo(append(line, " -"...))
+	}
+	for _, p := range r.Add {
+		line = p.AppendTo(append(line, " +"...))
+	}
+	return append(line, '\n')
+}
+
+func parseRecord(line string) (r record, err error) {
+	set, rest, _ := strings.Cut(line, " ")
+	until, rest, _ := strings.Cut(rest, " ")
+	r.Set = set
+	if until != "-" {
+		if r.Until, err = time.Parse(time.RFC3339Nano, until); err != nil {
+			return r, err
+		}
+	}
+	for word := range strings.FieldsSeq(rest) {
+		p, err := netip.ParsePrefix(word[1:])
+		if err != nil {
+			return r, err
+		}
+		switch word[0] {
+		case '-':
+			r.Delete = append(r.Delete, p)
+		case '+':
+			r.Add = append(r.Add, p)
+		default:
+			return r, fmt.Errorf("%q neither comes nor goes", word)
+		}
+	}
+	return r, nil
 }
 
 // elements are live elements and when their time is up; zero for never.
@@ -68,14 +113,15 @@ func readLedger(path string) (*ledger, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return l, nil
 	}
-	for line := range bytes.Lines(data) {
-		if !bytes.HasSuffix(line, []byte("\n")) {
-			l.written = 1 << 30 // so that the next change writes the journal anew
+	for line := range strings.Lines(string(data)) {
+		whole := false
+		if line, whole = strings.CutSuffix(line, "\n"); !whole {
+			l.written = torn
 			break
 		}
-		r := record{}
-		if err = json.Unmarshal(line, &r); err != nil {
-			l.written = 1 << 30
+		var r record
+		if r, err = parseRecord(line); err != nil {
+			l.written = torn
 			break
 		}
 		l.enter(r)
@@ -150,6 +196,10 @@ func (l *ledger) deadline() time.Time {
 // spare is how many elements that are gone the journal may always have.
 const spare = 10_000
 
+// torn, in the place of how many elements the journal has, has it written anew by the next change:
+// there may be half a line.
+const torn = 1 << 30
+
 // write makes a change in memory and on disk.
 func (l *ledger) write(r record) error {
 	l.enter(r)
@@ -160,20 +210,18 @@ func (l *ledger) write(r record) error {
 	if l.written > 2*live+spare {
 		return l.rewrite()
 	}
-	line, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
 	if l.file == nil {
-		if err := os.MkdirAll(filepath.Dir(l.path), 0o755); err != nil {
-			return err
+		err := os.MkdirAll(filepath.Dir(l.path), 0o755)
+		if err == nil {
+			l.file, err = os.OpenFile(l.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		}
-		if l.file, err = os.OpenFile(l.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
+		if err != nil {
 			return err
 		}
 	}
-	if _, err = l.file.Write(append(line, '\n')); err != nil {
-		l.written = 1 << 30 // half a line may be there
+	_, err := l.file.Write(r.line())
+	if err != nil {
+		l.written = torn
 	}
 	return err
 }
@@ -183,11 +231,7 @@ func (l *ledger) rewrite() error {
 	var b bytes.Buffer
 	written := 0
 	for r := range l.records() {
-		line, err := json.Marshal(r)
-		if err != nil {
-			return err
-		}
-		b.Write(append(line, '\n'))
+		b.Write(r.line())
 		written += len(r.Add)
 	}
 	if err := os.MkdirAll(filepath.Dir(l.path), 0o755); err != nil {

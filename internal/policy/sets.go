@@ -104,12 +104,18 @@ func (c *compiler) set(path, name string, s *config.FirewallSet) Set {
 }
 
 // listFile reads a file with an address or prefix a line.
-func (c *compiler) listFile(path, name string) (list []netip.Prefix) {
+func (c *compiler) listFile(path, name string) []netip.Prefix {
 	file, text, err := c.file(name)
 	if err != nil {
 		c.report.Refuse(path, err.Error(), "a text file with an address or a prefix a line", "")
 		return nil
 	}
+	return ReadList(c.report, file, text)
+}
+
+// ReadList reads a text with an address or prefix a line; # begins a comment. Lines that are wrong
+// are noted in the report, with file as the name of the text.
+func ReadList(report *config.Report, file, text string) (list []netip.Prefix) {
 	number := 0
 	for line := range strings.SplitSeq(text, "\n") {
 		number++
@@ -120,7 +126,7 @@ func (c *compiler) listFile(path, name string) (list []netip.Prefix) {
 		}
 		p, err := ParseElement(bare)
 		if err != nil {
-			c.report.RefuseLine(file, text, number, strings.Index(line, bare)+1, err.Error(), "an address as 192.0.2.1 or a prefix as 192.0.2.0/24", "")
+			report.RefuseLine(file, text, number, strings.Index(line, bare)+1, err.Error(), "an address as 192.0.2.1 or a prefix as 192.0.2.0/24", "")
 			continue
 		}
 		list = append(list, p)

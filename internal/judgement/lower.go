@@ -3,6 +3,7 @@
 package judgement
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 
@@ -162,5 +163,22 @@ func (l *lowering) policy() *judge.Policy {
 		j.Sets[at] = judge.Set{Name: l.p.Sets[s].Name, Prefixes: l.p.Sets[s].Prefixes}
 	}
 	j.Rules = l.rules()
+	l.name(j)
 	return j
+}
+
+// name says how the operator knows zones, rules and defaults.
+func (l *lowering) name(j *judge.Policy) {
+	j.Names.Zones = make([]string, len(l.p.Zones)) // 0 is an interface without one
+	for i, z := range l.p.Zones[1:] {
+		j.Names.Zones[i+1] = z.Name
+	}
+	j.Names.Counters = make([]string, j.Counters+1)
+	for i := range l.p.Rules {
+		r := &l.p.Rules[i]
+		j.Names.Counters[RuleCounter(r)] = fmt.Sprintf("rule %d (%s)", r.ID, cmp.Or(r.Name, r.Text))
+	}
+	for i := range l.groups {
+		j.Names.Counters[firstDefault(l.p)+l.groups[i].number] = "the default, " + l.groups[i].pair.Default.String()
+	}
 }

@@ -258,6 +258,23 @@ func TestSetsAskedForByAddress(t *testing.T) {
 	}
 }
 
+func TestNames(t *testing.T) {
+	p := compiled(t, policygen.Draft{Policies: []policygen.DraftPolicy{{Head: "from: a\n      to: b", Rules: []string{"deny udp", "deny tcp any any ssh"}}}})
+	j := judgement.Lower(p)
+	if want := []string{"", "a", "b", "c"}; !slices.Equal(j.Names.Zones, want) {
+		t.Errorf("zones %q, want %q", j.Names.Zones, want)
+	}
+	way := judge.Way{From: 1, To: 2}
+	for counter, want := range map[int]string{
+		judgement.RuleCounter(&p.Rules[1]):        "rule 2 (deny tcp any any ssh)",
+		judgement.CountersOf(p, j).Unmatched[way]: "the default, deny",
+	} {
+		if got := j.Names.Counters[counter]; got != want {
+			t.Errorf("counter %d is called %q, want %q", counter, got, want)
+		}
+	}
+}
+
 func TestWaysWithoutInterfaces(t *testing.T) {
 	p := zoned(3, noRules)
 	p.Zones[2].Interfaces = nil

@@ -18,6 +18,7 @@ type Firewall struct {
 	Policies  []FirewallPolicy        `yaml:"policies" json:"policies,omitempty" doc:"What may pass from where to where. For a packet, the policies of its two zones are read in this order and the first rule that matches decides." ordered:"true"`
 	Defaults  FirewallDefaults        `yaml:"defaults" json:"defaults,omitzero" doc:"What becomes of packets that no rule matches."`
 	MSSClamp  *OnOff                  `yaml:"mss-clamp" json:"mss-clamp,omitempty" doc:"Lowers the segment size that TCP connections agree on to what fits through the route: for tunnels and PPPoE behind which path MTU discovery fails." default:"off" enum:"on,off"`
+	Helpers   []HelperName            `yaml:"helpers" json:"helpers,omitempty" doc:"Protocols whose packets the kernel reads for the addresses and ports of further connections, which it then lets pass and translates: ftp (TCP port 21), sip (5060), tftp (UDP port 69). Absent: none." enum:"ftp,sip,tftp"`
 	ICMPLimit int                     `yaml:"icmp-limit" json:"icmp-limit,omitempty" doc:"Pings per second that the router answers, of all senders together." default:"100" min:"1" max:"1000000"`
 }
 
@@ -95,4 +96,5 @@ type (
 	DropAction      string
 	PassAction      string
 	ForwardProtocol string
+	HelperName      string
 )

@@ -121,6 +121,9 @@ func (f *Firewall) Apply(ctx context.Context, d Desired) error {
 	if now == want {
 		return nil
 	}
+	if err := checkHelpers(ctx, d.Policy); err != nil {
+		return err
+	}
 	f.mu.Lock()
 	script += f.live.script(d.Policy, time.Now())
 	f.mu.Unlock()
@@ -187,6 +190,9 @@ func (f *Firewall) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
 	want := ""
 	if d.Policy != nil {
 		_, want = named(Text(d.Policy))
+		if err := checkHelpers(ctx, d.Policy); err != nil {
+			return nil, err
+		}
 	}
 	switch {
 	case now == want:

@@ -13,6 +13,7 @@ import (
 
 	"minne/internal/config"
 	"minne/internal/nft"
+	"minne/internal/policy"
 	"minne/internal/testns"
 )
 
@@ -120,5 +121,16 @@ func TestBroken(t *testing.T) {
 	}
 	if now, err := loaded(); err != nil || now != before {
 		t.Errorf("the table has changed: %v", err)
+	}
+}
+
+// A kernel without a helper is told of before anything changes.
+func TestHelperMissing(t *testing.T) {
+	p := &policy.Policy{Helpers: []policy.Helper{{Name: "ftq", Protocol: 6, Port: 21}}}
+	if err := checkHelpers(t.Context(), p); err == nil || !strings.Contains(err.Error(), "this kernel has no ftq (module nf_conntrack_ftq)") {
+		t.Errorf("error %v", err)
+	}
+	if builtIn("nf_nat_ftq") {
+		t.Error("a module that does not exist is there")
 	}
 }

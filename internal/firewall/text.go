@@ -57,6 +57,7 @@ func Text(p *policy.Policy) string {
 	t.input(limits)
 	t.output()
 	t.nat()
+	t.helpers()
 	if p.MSSClamp {
 		t.chain("mss", "type filter hook forward priority mangle; policy accept;",
 			"tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu")

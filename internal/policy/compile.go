@@ -70,6 +70,7 @@ func Compile(cfg *config.Config, dir string) (Result, error) {
 	c.services()
 	c.translations()
 	c.limits()
+	c.helpers()
 	err := c.report.Err()
 	if err == nil {
 		c.shadows()

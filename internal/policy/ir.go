@@ -50,6 +50,7 @@ type Policy struct {
 	Pairs    []Pair // every ordered pair of zones but Self to Self, by From, then To
 	NAT      []NAT  // in the order of the file
 	Limits   []SourceLimit
+	Helpers  []Helper
 	MSSClamp bool // TCP segment sizes are lowered to the route's MTU
 
 	pair map[[2]ZoneID]int
@@ -184,6 +185,17 @@ type SourceLimit struct {
 	From  []ZoneID
 	New   *Limit // nil for no limit
 	Open  int    // connections at the same time; 0 for no limit
+}
+
+// Helper is a protocol that conntrack reads, on connections to a port (after the
+// translation of the destination). It finds the connections that these announce:
+// they pass as Related, and with the first packet may come from anywhere. All
+// packets of such a connection, both ways, have to go through the kernel, which
+// may also change their length.
+type Helper struct {
+	Name     string // of the kernel's helper
+	Protocol uint8
+	Port     uint16
 }
 
 // NATKind is a kind of translation.

@@ -172,6 +172,7 @@ func TestWrongPolicies(t *testing.T) {
 		"outside in a pool": {head + oneToOne("198.51.100.16/29", "192.0.2.16/29", "{from: dmz, to: wan, pool: [198.51.100.0/27]}"), "gives 198.51.100.16/29 to single hosts"},
 		"late forward":      {head + oneToOne("198.51.100.16/29", "192.0.2.16/29", "{from: wan, forward: {protocol: tcp, address: 198.51.100.17, port: 80, target: 203.0.113.10}}"), "takes all connections to 198.51.100.17 already"},
 		"late one-to-one":   {head + "nat: [{from: lan, to: wan, masquerade: true}, {from: lan, to: wan, one-to-one: {outside: 198.51.100.16/29, inside: 192.0.2.16/29}}]", "the narrower translation first"},
+		"helper twice":      {head + "firewall: {helpers: [ftp, ftp]}", "ftp stands here twice"},
 		"NAT without state": {head + "nat: [{from: lan, to: wan, masquerade: true}]\nfirewall: {policies: [{from: lan, to: wan, stateless: true, default: permit}]}", "without state"},
 		"limit of nothing":  {head + "limits: [{from: lan}]", "limits nothing"},
 		"limit twice":       {head + "limits: [{from: lan, open-connections: 5}, {from: any, open-connections: 6}]", "has limits already"},

@@ -263,7 +263,7 @@ func flows(t *testing.T, protocol uint8) (list []string) {
 		must(t, err)
 		for _, f := range all {
 			if f.Forward.Protocol == protocol {
-				list = append(list, f.String())
+				list = append(list, "\n"+f.String())
 			}
 		}
 	}

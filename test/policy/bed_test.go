@@ -18,36 +18,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/packet"
+	"minne/internal/policy/policygen"
 	"minne/internal/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }
 
-// ports is how many interfaces the router has: z0, z1, …, each a veth whose far
-// end n0, n1, … the test sends on and listens to. Behind port i are the networks
-// 10.i.0.0/16 and fd00:i::/32.
-const ports = 4
-
-func portName(i int) string { return fmt.Sprintf("z%d", i) }
-
-func network4(i int) netip.Prefix { return netip.MustParsePrefix(fmt.Sprintf("10.%d.0.0/16", i)) }
-func network6(i int) netip.Prefix { return netip.MustParsePrefix(fmt.Sprintf("fd00:%d::/32", i)) }
-
-// own is the router's address on a port.
-func own(i int, four bool) netip.Addr {
-	if four {
-		return netip.MustParseAddr(fmt.Sprintf("192.168.%d.1", i))
-	}
-	return netip.MustParseAddr(fmt.Sprintf("fd01:%d::1", i))
-}
-
-// bed is the kernel as a router in the namespace of this process.
+// bed is the kernel as a router in the namespace of this process. Its interfaces z0,
+// z1, … are veths whose far ends n0, n1, … the test sends on and listens to.
 type bed struct {
 	t     *testing.T
-	far   [ports]int // packet sockets on the far ends
-	index [ports]int // of the far ends
-	mac   [ports]packet.MAC
-	peer  [ports]packet.MAC
+	far   [policygen.Ports]int // packet sockets on the far ends
+	index [policygen.Ports]int // of the far ends
+	mac   [policygen.Ports]packet.MAC
+	peer  [policygen.Ports]packet.MAC
 }
 
 func newBed(t *testing.T) *bed {
@@ -66,13 +50,13 @@ func newBed(t *testing.T) *bed {
 	must(t, unix.SchedSetaffinity(0, &one))
 	t.Cleanup(func() { _ = unix.SchedSetaffinity(0, &before) })
 	var lines []string
-	for i := range ports {
-		z, n := portName(i), fmt.Sprintf("n%d", i)
+	for i := range policygen.Ports {
+		z, n := policygen.PortName(i), fmt.Sprintf("n%d", i)
 		lines = append(lines, fmt.Sprintf("link add %s type veth peer name %s", z, n), "link set "+z+" up", "link set "+n+" up")
 	}
 	ip(t, append(lines, "link set lo up"))
-	for i := range ports {
-		z, n := portName(i), fmt.Sprintf("n%d", i)
+	for i := range policygen.Ports {
+		z, n := policygen.PortName(i), fmt.Sprintf("n%d", i)
 		// The far ends are wires, not hosts.
 		write(t, "net/ipv6/conf/"+n+"/disable_ipv6", "1")
 		for name, mac := range map[string]*packet.MAC{z: &b.mac[i], n: &b.peer[i]} {
@@ -83,13 +67,13 @@ func newBed(t *testing.T) *bed {
 				b.index[i] = l.Attrs().Index
 			}
 		}
-		gateway4, gateway6 := own(i, true).Next(), own(i, false).Next()
+		gateway4, gateway6 := policygen.Own(i, true).Next(), policygen.Own(i, false).Next()
 		ip(t, []string{
-			fmt.Sprintf("addr add %s/24 dev %s", own(i, true), z), fmt.Sprintf("addr add %s/64 dev %s nodad", own(i, false), z),
+			fmt.Sprintf("addr add %s/24 dev %s", policygen.Own(i, true), z), fmt.Sprintf("addr add %s/64 dev %s nodad", policygen.Own(i, false), z),
 			fmt.Sprintf("neigh add %s lladdr %s dev %s nud permanent", gateway4, b.peer[i], z),
 			fmt.Sprintf("neigh add %s lladdr %s dev %s nud permanent", gateway6, b.peer[i], z),
-			fmt.Sprintf("route add %s via %s dev %s", network4(i), gateway4, z),
-			fmt.Sprintf("route add %s via %s dev %s", network6(i), gateway6, z),
+			fmt.Sprintf("route add %s via %s dev %s", policygen.Network4(i), gateway4, z),
+			fmt.Sprintf("route add %s via %s dev %s", policygen.Network6(i), gateway6, z),
 		})
 		b.far[i] = b.socket(b.index[i])
 	}
@@ -176,8 +160,8 @@ func (b *bed) barrier(s *seen) {
 	body := binary.BigEndian.AppendUint16(nil, 1)
 	body = append(body, 8, 0, 6, 4, 0, 1)
 	body = append(body, b.peer[0][:]...)
-	body = append(append(body, own(0, true).Next().AsSlice()...), 0, 0, 0, 0, 0, 0)
-	body = append(body, own(0, true).AsSlice()...)
+	body = append(append(body, policygen.Own(0, true).Next().AsSlice()...), 0, 0, 0, 0, 0, 0)
+	body = append(body, policygen.Own(0, true).AsSlice()...)
 	b.send(0, arp.Append(nil, body))
 	for range 5000 {
 		answered := b.drain(s)

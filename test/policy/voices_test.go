@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policy asks two voices about the same packets: the reference of package
-// policy, and the kernel with the nftables text that package firewall makes. For
-// each of many random policies, packets at the edges of its rules are sent through
-// a router of the kernel's, and what comes out, what is answered, and which rule
-// counted it must be what the reference says.
+// Package policy asks three voices about the same packets: the reference of package
+// policy, the kernel with the nftables text that package firewall makes, and the
+// classifier's tables with the rules that package judgement makes. For each of many
+// random policies, packets at the edges of its rules are sent through a router of the
+// kernel's, and what comes out, what is answered, and which rule counted it must be what
+// the reference says; so must the classifier's verdict and its counter. (The tests of
+// package judgement ask the reference and the classifier alone about many more.)
 package policy
 
 import (
@@ -19,10 +21,11 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"minne/internal/config"
 	"minne/internal/firewall"
+	"minne/internal/judgement/judgementtest"
 	"minne/internal/packet"
 	"minne/internal/policy"
+	"minne/internal/policy/policygen"
 )
 
 const (
@@ -31,7 +34,7 @@ const (
 	firstStamp = 1
 )
 
-func TestReferenceAgainstNftables(t *testing.T) {
+func TestThreeVoices(t *testing.T) {
 	b := newBed(t)
 	for _, s := range []string{"net/ipv4/icmp_msgs_per_sec", "net/ipv4/icmp_msgs_burst"} {
 		write(t, s, "1000000")
@@ -40,28 +43,24 @@ func TestReferenceAgainstNftables(t *testing.T) {
 	v := &voices{b, firewall.New(t.TempDir(), slog.New(slog.DiscardHandler))}
 	verdicts := map[string]int{}
 	for seed := range uint64(policies) {
-		g := newGenerator(seed)
-		d := g.draft()
-		p, err := compile(d)
+		g := policygen.New(seed)
+		d := g.Draft()
+		p, err := d.Compile()
 		if err != nil {
-			t.Fatalf("seed %d: %v\n%s", seed, err, d.text())
+			t.Fatalf("seed %d: %v\n%s", seed, err, d.Text())
 		}
-		var trials []trial
-		for range perPolicy {
-			trials = append(trials, g.trial(b, p))
-		}
-		wrong, counts := v.disagreements(p, trials, verdicts)
+		wrong, counts := v.disagreements(p, trials(g, b, p, perPolicy), verdicts)
 		if len(wrong) == 0 && counts == "" {
 			continue
 		}
 		if len(wrong) == 0 {
-			t.Fatalf("seed %d: the rules counted other packets than the reference:\n%s\n%s", seed, counts, d.text())
+			t.Fatalf("seed %d: the rules counted other packets than the reference:\n%s\n%s", seed, counts, d.Text())
 		}
 		small, one := v.shrink(d, wrong[0].trial)
-		p, _ = compile(small)
+		p, _ = small.Compile()
 		again, _ := v.disagreements(p, one, verdicts)
 		t.Fatalf("seed %d: %d disagreements, the first:\n%v\nmade small (nothing, if it takes all the packets to happen):\n%v\n%s\n%s",
-			seed, len(wrong), wrong[0], again, small.text(), firewall.Text(p))
+			seed, len(wrong), wrong[0], again, small.Text(), firewall.Text(p))
 	}
 	t.Logf("%d policies, verdicts %v", policies, verdicts)
 	for _, want := range []string{"permit", "deny", "reject", "reply permit", "self permit", "self deny", "self reject"} {
@@ -71,29 +70,16 @@ func TestReferenceAgainstNftables(t *testing.T) {
 	}
 }
 
-// compile reads a draft as minne apply does.
-func compile(d draft) (*policy.Policy, error) {
-	cfg, err := config.Parse("draft.yaml", []byte(d.text()))
-	if err != nil {
-		return nil, err
-	}
-	if err := config.Check(cfg, config.Secrets{}); err != nil {
-		return nil, err
-	}
-	r, err := policy.Compile(cfg, "/")
-	return r.Policy, err
-}
-
 type voices struct {
 	*bed
 	firewall *firewall.Firewall
 }
 
-// disagreement is a packet about which the two don't agree.
+// disagreement is a packet about which a voice does not agree with the reference.
 type disagreement struct {
 	trial     []trial // the packet, with the one that it answers in front
 	reference policy.Verdict
-	kernel    string
+	other     string // what the other voice says
 }
 
 func (d disagreement) String() string {
@@ -101,13 +87,15 @@ func (d disagreement) String() string {
 	if d.reference.Rule != nil {
 		rule = d.reference.Rule.Text
 	}
-	return fmt.Sprintf("%v\n  reference: %v (%s)\n  kernel: %s\n", d.trial, d.reference.Action, rule, d.kernel)
+	return fmt.Sprintf("%v\n  reference: %v (%s)\n  %s\n", d.trial, d.reference.Action, rule, d.other)
 }
 
-// disagreements loads the policy, sends the packets and the replies to those that
-// pass, and compares. counts tells of rules that counted otherwise.
+// disagreements asks the classifier, loads the policy, sends the packets and the
+// replies to those that pass, and compares. counts tells of rules that counted otherwise.
 func (v *voices) disagreements(p *policy.Policy, trials []trial, verdicts map[string]int) (wrong []disagreement, counts string) {
 	v.t.Helper()
+	classifier, err := judgementtest.New(p)
+	must(v.t, err)
 	// An empty policy between two makes the counters of equal ones begin anew.
 	must(v.t, v.firewall.Apply(context.Background(), firewall.Desired{}))
 	must(v.t, v.firewall.Apply(context.Background(), firewall.Desired{Policy: p}))
@@ -126,8 +114,13 @@ func (v *voices) disagreements(p *policy.Policy, trials []trial, verdicts map[st
 				counted[want.Rule.ID]++
 			}
 			verdicts[kind(t, want)]++
+			if t.what.Out != "" && !t.reply { // what is forwarded and belongs to no known connection
+				if _, got := classifier.Ask(t.what, 0, false); got != "" {
+					wrong = append(wrong, disagreement{[]trial{t}, want, "classifier: " + got})
+				}
+			}
 			if got := s.verdict(t, uint32(firstStamp+i), want); got != "" {
-				d := disagreement{[]trial{t}, want, got}
+				d := disagreement{[]trial{t}, want, "kernel: " + got}
 				if t.reply {
 					d.trial = []trial{v.original(trials, t), t}
 				}
@@ -231,8 +224,8 @@ func (s *seen) verdict(t trial, id uint32, want policy.Verdict) string {
 	switch {
 	case t.what.Out != "" && out != (want.Action == policy.Permit):
 		return fmt.Sprintf("forwarded: %t, answered: %t", out, answered)
-	case out && portName(port) != t.what.Out:
-		return "left by port " + portName(port)
+	case out && policygen.PortName(port) != t.what.Out:
+		return "left by port " + policygen.PortName(port)
 	case t.state == policy.New && !t.reply && !t.odd() && answered != wantAnswer:
 		return fmt.Sprintf("forwarded: %t, answered: %t", out, answered)
 	}
@@ -245,39 +238,13 @@ func (t trial) odd() bool { return t.what.Protocol == 99 || t.what.Protocol == 2
 
 // shrink makes a failing policy small: it leaves out lines as long as the packets
 // are judged differently.
-func (v *voices) shrink(d draft, trials []trial) (draft, []trial) {
-	fails := func(d draft) bool {
-		p, err := compile(d)
+func (v *voices) shrink(d policygen.Draft, trials []trial) (policygen.Draft, []trial) {
+	return d.Shrink(func(d policygen.Draft) bool {
+		p, err := d.Compile()
 		if err != nil {
 			return false
 		}
 		wrong, _ := v.disagreements(p, trials, map[string]int{})
 		return len(wrong) > 0
-	}
-	for smaller := true; smaller; {
-		smaller = false
-		for _, next := range without(d) {
-			if fails(next) {
-				d, smaller = next, true
-				break
-			}
-		}
-	}
-	return d, trials
-}
-
-// without are the drafts with one line less.
-func without(d draft) (list []draft) {
-	for i := range d.policies {
-		next := d
-		next.policies = slices.Delete(slices.Clone(d.policies), i, i+1)
-		list = append(list, next)
-		for k := range d.policies[i].rules {
-			next := d
-			next.policies = slices.Clone(d.policies)
-			next.policies[i].rules = slices.Delete(slices.Clone(d.policies[i].rules), k, k+1)
-			list = append(list, next)
-		}
-	}
-	return list
+	}), trials
 }

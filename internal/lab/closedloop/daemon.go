@@ -270,7 +270,7 @@ func (r *routed) changeUnderTraffic(ctx context.Context, load *Load, routes []ri
 	}()
 	arrived := func() (a traffic.Arrived) {
 		if err == nil {
-			a, err = r.arrived()
+			a, err = r.arrived(false)
 		}
 		return a
 	}

@@ -24,12 +24,15 @@ type Load struct {
 	packets   int           // of its lap
 	streams   map[uint8]int // frame bytes of each without FCS; 0 is any
 	offset    int           // walks on through the lap from trial to trial
+	unit      int           // a trial has a multiple of so many frames; 0 is 1
+	recorded  bool          // frames of a capture, which carry no stamps: they are counted, not looked at
 }
 
 // Streams of a load.
 const (
-	stream4 = 0
-	stream6 = 1
+	stream4     = 0
+	stream6     = 1
+	streamReply = 2 // IPv4, the other way
 )
 
 // benchmarking are the ranges that all networks of the rig are in; no destination that is drawn from a table is.
@@ -106,6 +109,12 @@ func (r *Rig) newLoad(subject result.Subject, lap traffic.Lap, streams map[uint8
 		return nil, err
 	}
 	return &Load{Subject: subject, generator: g, packets: lap.Packets, streams: streams}, nil
+}
+
+// whole returns so many frames that all of the lap's units are complete.
+func (l *Load) whole(frames int) int {
+	unit := max(1, l.unit)
+	return (frames + unit - 1) / unit * unit
 }
 
 // next returns where in the lap a trial of so many frames begins: where the one before ended.

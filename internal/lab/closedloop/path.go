@@ -26,6 +26,13 @@ type Path struct {
 	hops      int
 	sink      net.HardwareAddr
 	macBytes  int // of the sink's MAC that all frames have
+	back      *way
+}
+
+// way is that of replies (streamReply) through a device: from the sink's side to the generator's.
+type way struct {
+	route traffic.Route
+	mac   net.HardwareAddr // of the generator's side, where they arrive
 }
 
 // newPath finds out what frames through a device look like.
@@ -59,11 +66,13 @@ type Trial struct {
 // Try sends frames and judges what arrives. gap is the longest time that 64 frames may take
 // before they count as interrupted; 0 lets all count.
 func (p *Path) Try(ctx context.Context, load *Load, frames int, gap time.Duration) (Trial, error) {
+	frames = load.whole(frames)
 	return p.judged(ctx, load, traffic.Order{Frames: uint64(frames), Gap: gap, Offset: load.next(frames)})
 }
 
 // TryWhole is like Try with payloads written anew and checked, which takes the generator longer.
 func (p *Path) TryWhole(ctx context.Context, load *Load, frames int) (Trial, error) {
+	frames = load.whole(frames)
 	return p.judged(ctx, load, traffic.Order{Frames: uint64(frames), Filled: true, Offset: load.next(frames)})
 }
 
@@ -96,7 +105,17 @@ func (p *Path) run(ctx context.Context, load *Load, o traffic.Order, mac net.Har
 func (p *Path) expect(load *Load, filled bool, mac net.HardwareAddr, macBytes int) error {
 	expect := map[uint8]traffic.Expect{}
 	for id, bytes := range load.streams {
-		expect[id] = traffic.Expect{TTL: 64 - uint8(p.hops), FrameBytes: bytes, MAC: mac, MACBytes: macBytes, Filled: filled}
+		e := traffic.Expect{TTL: 64 - uint8(p.hops), FrameBytes: bytes, MAC: mac, MACBytes: macBytes, Filled: filled}
+		if id == streamReply && p.back != nil {
+			e.MAC, e.MACBytes = p.back.mac, len(p.back.mac)
+		}
+		expect[id] = e
+	}
+	if load.recorded {
+		expect = nil // frames without stamps are counted as others, and go no further than the sink
+	}
+	if err := p.rig.sink.TakeAll(load.recorded); err != nil {
+		return err
 	}
 	return p.rig.sink.ExpectStreams(expect)
 }
@@ -106,6 +125,9 @@ func (p *Path) send(ctx context.Context, load *Load, o traffic.Order) (Trial, er
 	o.Routes = map[uint8]traffic.Route{}
 	for id := range load.streams {
 		o.Routes[id] = p.route
+		if id == streamReply && p.back != nil {
+			o.Routes[id] = p.back.route
+		}
 	}
 	var t Trial
 	err := p.rig.lab.Node(generatorNode).Do(func() (err error) {
@@ -125,7 +147,7 @@ func (p *Path) send(ctx context.Context, load *Load, o traffic.Order) (Trial, er
 	}
 	// A tail may have been left to ksoftirqd.
 	for wait := 0; ; wait++ {
-		if t.Arrived, err = p.rig.arrived(); err != nil {
+		if t.Arrived, err = p.rig.arrived(load.recorded); err != nil {
 			return t, err
 		}
 		if t.Lost = t.Arrived.Lost(t.Sent.Frames); t.Lost == 0 || wait == 20 {
@@ -137,8 +159,16 @@ func (p *Path) send(ctx context.Context, load *Load, o traffic.Order) (Trial, er
 	return t, ctx.Err()
 }
 
-// arrived returns what the sink has seen of all streams together.
-func (r *Rig) arrived() (sum traffic.Arrived, err error) {
+// arrived returns what the sink has seen of all streams together, or of recorded frames.
+func (r *Rig) arrived(recorded bool) (sum traffic.Arrived, err error) {
+	if recorded {
+		others, err := r.sink.Others()
+		for _, o := range others {
+			sum.Received += o.Frames
+			sum.Bytes += o.Bytes
+		}
+		return sum, err
+	}
 	streams, err := r.sink.Read()
 	for _, a := range streams {
 		sum.Received += a.Received

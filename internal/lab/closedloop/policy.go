@@ -47,7 +47,7 @@ const (
 	Blocklisted = 120_000
 )
 
-// The places of the routers, and what is in front of a configuration's firewall.
+// The places of the routers, and their zones.
 const (
 	openPlace, fewPlace, manyPlace, blockedPlace, linearPlace = "open", "few", "many", "blocked", "linear"
 
@@ -81,8 +81,9 @@ func NewPolicies(ctx context.Context, means device.Means) (*Policies, error) {
 		return nil, err
 	}
 	p := &Policies{Rig: r, Open: r.Path(openPlace), Few: r.Path(fewPlace), Many: r.Path(manyPlace), Blocked: r.Path(blockedPlace), Linear: r.Path(linearPlace)}
-	for _, path := range []*Path{p.Open, p.Few, p.Many, p.Blocked} {
+	for _, path := range p.fast() {
 		path.forwarder = device.ByFastPath
+		path.Name = "the fast path of router " + path.device.Node().Name
 	}
 	if err := p.copyRules(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -92,6 +93,9 @@ func NewPolicies(ctx context.Context, means device.Means) (*Policies, error) {
 	}
 	return p, nil
 }
+
+// fast are the ways through fast paths.
+func (p *Policies) fast() []*Path { return []*Path{p.Open, p.Few, p.Many, p.Blocked} }
 
 // firewalled writes a router's files and returns the device.
 func firewalled(dir, place string) (device.Spec, error) {
@@ -169,9 +173,14 @@ func (p *Policies) copyRules(ctx context.Context) error {
 	return err
 }
 
+// Streams of random packets. They are no other load's, so that they can be sent beside one.
+const (
+	streamUDP = 4
+	streamTCP = 5
+)
+
 // randomLoad prepares packets between random hosts and ports.
 func (r *Rig) randomLoad(n int) (*Load, error) {
-	const udp, tcp = 0, 1 // streams
 	random := rand.New(rand.NewPCG(policySeed, 2))
 	lap := make([]traffic.Packet, n)
 	for i := range lap {
@@ -179,22 +188,22 @@ func (r *Rig) randomLoad(n int) (*Load, error) {
 		*p = traffic.Packet{
 			Source: rulegen.Inside(device.InHosts[0], random), Destination: rulegen.Inside(device.OutHosts[0], random),
 			SourcePort: uint16(random.Uint32()), DestinationPort: uint16(random.Uint32()),
-			Protocol: unix.IPPROTO_UDP, FrameBytes: traffic.MinFrame4, Stream: udp,
+			Protocol: unix.IPPROTO_UDP, FrameBytes: traffic.MinFrame4, Stream: streamUDP,
 		}
 		if i%2 == 1 {
-			p.Protocol, p.FrameBytes, p.Stream = unix.IPPROTO_TCP, traffic.MinFrame4TCP, tcp
+			p.Protocol, p.FrameBytes, p.Stream = unix.IPPROTO_TCP, traffic.MinFrame4TCP, streamTCP
 		}
 	}
 	size := float64(traffic.MinFrame4+traffic.MinFrame4TCP)/2 + 4
 	subject := result.Subject{Traffic: fmt.Sprintf("%d random 5-tuples", n), MeanSize: size}
 	return r.newLoad(subject, traffic.Lap{Packets: n, Packet: func(i int) traffic.Packet { return lap[i] }},
-		map[uint8]int{udp: traffic.MinFrame4, tcp: traffic.MinFrame4TCP})
+		map[uint8]int{streamUDP: traffic.MinFrame4, streamTCP: traffic.MinFrame4TCP})
 }
 
 // AwaitFast waits until the fast paths of all these routers forward every packet of the load; the error of one that
 // can't says why.
 func (p *Policies) AwaitFast(ctx context.Context) error {
-	for _, path := range []*Path{p.Open, p.Few, p.Many, p.Blocked} {
+	for _, path := range p.fast() {
 		if err := path.capable(ctx); err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 type Options struct {
 	Means    device.Means
 	Rounds   int               // of each comparison
+	Only     []string          // ids of figures, or what they begin with before a dot; none is all
 	Progress func(text string) // is told what is being done
 }
 
@@ -23,9 +24,11 @@ type Options struct {
 type Bench struct {
 	Options
 
-	tables    once[*closedloop.Tables]
-	lookups   once[*fibbench.Report]
-	teardowns []func() error
+	tables      once[*closedloop.Tables]
+	policies    once[*closedloop.Policies]
+	translators once[*closedloop.Translators]
+	lookups     once[*fibbench.Report]
+	teardowns   []func() error
 }
 
 // once is a thing, or why it isn't there.

@@ -5,6 +5,7 @@ package headline
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"minne/internal/lab/closedloop"
 	"minne/internal/lab/statistics"
@@ -18,7 +19,9 @@ const (
 // figures are the headline, in the order in which they are measured: those that
 // share equipment stand together. Frames are the least (64 bytes with FCS, IPv6 84),
 // on one core, in a closed loop; ratios of packets per second include generator and sink.
-var figures = []definition{
+var figures = slices.Concat(forwarding, policies, translations, lookups, flows)
+
+var forwarding = []definition{
 	{"forward.ipv4.one-route", "packets per second of the fast path, one route, one flow", "×", "kernel",
 		forward(func(t *closedloop.Tables) (a, b closedloop.Side) {
 			return side(t.OneSlow, t.Single[ipv4]), side(t.One, t.Single[ipv4])
@@ -36,6 +39,9 @@ var figures = []definition{
 			return side(t.One, t.Single[ipv4]), side(t.Full, t.Many[ipv4])
 		})},
 	{"cost.ipv4.ns", "processor time of the fast path for a packet, one route, one flow", "ns", "no router", cost},
+}
+
+var lookups = []definition{
 	{"lookup.ipv4", "route lookups in the full table, random public addresses", "×", "bpf_fib_lookup", lookup(ipv4)},
 	{"lookup.ipv6", "route lookups in the full table, random addresses inside its prefixes", "×", "bpf_fib_lookup", lookup(ipv6)},
 }

@@ -14,6 +14,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"minne/internal/lab/result"
@@ -23,7 +25,7 @@ import (
 type Figure struct {
 	ID      string `json:"id"`
 	What    string `json:"what"`
-	Unit    string `json:"unit"` // "×" for ratios, "ns"
+	Unit    string `json:"unit"` // "×" for ratios, "ns", "ms"
 	Against string `json:"against"`
 	*Measured
 	Missing string `json:"missing,omitempty"` // why it could not be measured; then there are no values
@@ -55,12 +57,39 @@ type definition struct {
 	measure                 func(context.Context, *Bench) (Measured, error)
 }
 
-// Measure measures all figures. Its error is that of ctx; a figure that can't be measured is
-// among the others, with the reason.
+// Measure measures the figures that are asked for. Its error is that of ctx, or says which figure there is not;
+// one that can't be measured is among the others, with the reason.
 func Measure(ctx context.Context, o Options) (Headline, error) {
+	chosen, err := choose(figures, o.Only)
+	if err != nil {
+		return Headline{}, err
+	}
 	b := &Bench{Options: o}
 	defer b.release()
-	return measure(ctx, b, figures)
+	return measure(ctx, b, chosen)
+}
+
+// choose returns the figures that only speaks of, in their order.
+func choose(all []definition, only []string) (chosen []definition, err error) {
+	if len(only) == 0 {
+		return all, nil
+	}
+	meant := func(word, id string) bool { return id == word || strings.HasPrefix(id, word+".") }
+	for _, word := range only {
+		if !slices.ContainsFunc(all, func(d definition) bool { return meant(word, d.id) }) {
+			var ids []string
+			for _, d := range all {
+				ids = append(ids, d.id)
+			}
+			return nil, fmt.Errorf("no figure %q; expected one of %s, or the beginning of some of them as policy", word, strings.Join(ids, ", "))
+		}
+	}
+	for _, d := range all {
+		if slices.ContainsFunc(only, func(word string) bool { return meant(word, d.id) }) {
+			chosen = append(chosen, d)
+		}
+	}
+	return chosen, nil
 }
 
 func measure(ctx context.Context, b *Bench, all []definition) (h Headline, err error) {

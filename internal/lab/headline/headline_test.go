@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"minne/internal/kernel"
 	"minne/internal/lab/closedloop"
@@ -47,12 +48,6 @@ func TestForwardingFiguresOfRealRouters(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	var forwarding []definition
-	for _, f := range figures {
-		if !strings.HasPrefix(f.id, "lookup.") {
-			forwarding = append(forwarding, f)
-		}
-	}
 	h, err := measure(t.Context(), b, forwarding)
 	if err != nil {
 		t.Fatal(err)
@@ -72,6 +67,8 @@ func TestTheFiguresThatAreNeverRenamed(t *testing.T) {
 	promised := []string{
 		"forward.ipv4.one-route ×", "forward.ipv4.full-table.random ×", "forward.ipv6.full-table.random ×",
 		"forward.ipv4.full-table.kept ×", "cost.ipv4.ns ns", "lookup.ipv4 ×", "lookup.ipv6 ×",
+		"policy.600.ratio ×", "policy.600.kept ×", "policy.10k.kept ×", "policy.blocklist.kept ×", "policy.600.swap ms", "policy.10k.swap ms",
+		"nat.64k.ratio ×", "nat.new.ratio ×", "nat.flood.lost packets", "flow.lookup.ratio ×",
 	}
 	var have []string
 	for _, f := range figures {
@@ -133,6 +130,35 @@ func TestAnInterruptedHeadlineKeepsWhatItHas(t *testing.T) {
 	h, err := sample(ctx, cancel)
 	if !errors.Is(err, context.Canceled) || len(h.Figures) != 2 {
 		t.Errorf("%d figures, error %v; expected the two before the interruption", len(h.Figures), err)
+	}
+}
+
+func TestChosenFigures(t *testing.T) {
+	for _, c := range []struct {
+		only  []string
+		want  string
+		wrong bool
+	}{
+		{nil, "a a.b ab c", false},
+		{[]string{"c", "a"}, "a a.b c", false},
+		{[]string{"a.b"}, "a.b", false},
+		{[]string{"a", "b"}, "", true},
+	} {
+		chosen, err := choose([]definition{{id: "a"}, {id: "a.b"}, {id: "ab"}, {id: "c"}}, c.only)
+		var ids []string
+		for _, d := range chosen {
+			ids = append(ids, d.id)
+		}
+		if strings.Join(ids, " ") != c.want || (err != nil) != c.wrong {
+			t.Errorf("%q: %q, %v; expected %q", c.only, ids, err, c.want)
+		}
+	}
+}
+
+func TestTimesAgainstTheNext(t *testing.T) {
+	m := timed([]time.Duration{4 * time.Millisecond, 6 * time.Millisecond, 4 * time.Millisecond, 6 * time.Millisecond})
+	if m.Value != 5 || m.AALow != 2 || m.AAHigh != 2 {
+		t.Errorf("%+v, expected 5 ms, and 2 from one to the next", m)
 	}
 }
 

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package closedloop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"minne/internal/lab/traffic"
+)
+
+// A flood of beginnings (rDoS): every packet is one of a new connection, so whoever keeps
+// state has the most work with it. Beside it run connections that were there before.
+//
+// The flood has a processor of its own, and so has its part of the router: a port with a
+// receive queue for each processor spreads flows over them, as network cards do. So
+// what is seen is whether the flood takes the established connections' entries, locks or
+// memory away, not whether one queue holds more than fits.
+
+// Flooded is what became of established connections beside a flood.
+type Flooded struct {
+	Rate       float64 // packets of the connections per second: half of what the router forwards of them without loss
+	Sent, Lost uint64  // of those, beside the flood
+	LostAlone  uint64  // of as many, without it
+	Flood      uint64  // packets of the flood
+}
+
+// Flood sends packets of the first n connections at half the rate that the router forwards of them, for a
+// while alone, and for a while beside packets between random hosts and ports at the most that the generator makes.
+// Afterwards the router's table of connections may be full, so it is the last thing to do with it.
+func (t *Translators) Flood(ctx context.Context, n int, while time.Duration) (f Flooded, err error) {
+	if runtime.NumCPU() < 2 {
+		return f, errors.New("a flood beside other traffic needs two processors, and the machine has one")
+	}
+	load, err := t.Fast.both(n)
+	if err != nil {
+		return f, err
+	}
+	flood, err := t.randomLoad(traffic.MaxDestinations)
+	if err != nil {
+		return f, err
+	}
+	most, err := Measure(ctx, Side{t.Fast.Path, load}, 5)
+	if err != nil {
+		return f, err
+	}
+	f.Rate = most.PacketsPerSecond / 2
+	o := traffic.Order{Frames: uint64(math.Round(f.Rate * while.Seconds())), Rate: f.Rate}
+	if f.LostAlone, _, err = t.beside(ctx, o, load, nil, &f); err != nil {
+		return f, err
+	}
+	f.Lost, f.Sent, err = t.beside(ctx, o, load, flood, &f)
+	return f, err
+}
+
+// beside sends the load and, unless it is nil, a flood next to it.
+func (t *Translators) beside(ctx context.Context, o traffic.Order, load, flood *Load, f *Flooded) (lost, sent uint64, err error) {
+	if err := t.Fast.expect(load, false, t.Fast.sink, t.Fast.macBytes); err != nil {
+		return 0, 0, err
+	}
+	if err := t.sink.TakeAll(true); err != nil { // what comes out of the flood must not keep the tester's kernel busy
+		return 0, 0, err
+	}
+	flooding, stop := context.WithCancel(ctx)
+	defer stop()
+	flooded := make(chan error, 1)
+	if flood == nil {
+		flooded <- nil
+	} else {
+		go func() { flooded <- t.flood(flooding, flood, f) }()
+	}
+	trial, err := t.Fast.send(ctx, load, o)
+	stop()
+	err = errors.Join(err, <-flooded)
+	if err == nil && trial.Arrived.Wrong() != "" {
+		err = fmt.Errorf("%s forwards wrongly beside a flood: %s", t.Fast.Name, trial.Arrived.Wrong())
+	}
+	return trial.Lost, trial.Sent.Frames, err
+}
+
+// flood sends until ctx ends, on the first processor; connections are sent on the last.
+func (t *Translators) flood(ctx context.Context, load *Load, f *Flooded) error {
+	o := traffic.Order{Routes: map[uint8]traffic.Route{}}
+	for id := range load.streams {
+		o.Routes[id] = t.Fast.route
+	}
+	return t.lab.Node(generatorNode).Do(func() error {
+		var first unix.CPUSet
+		first.Set(0)
+		if err := unix.SchedSetaffinity(0, &first); err != nil {
+			return fmt.Errorf("pin the flood to CPU 0: %w", err)
+		}
+		if err := unix.Setpriority(unix.PRIO_PROCESS, 0, highest); err != nil {
+			return fmt.Errorf("raise the flood's priority: %w", err)
+		}
+		sent, err := load.generator.Run(ctx, o)
+		f.Flood = sent.Frames
+		return err
+	})
+}

@@ -91,11 +91,12 @@ func otherProtocols() (p classify.Protocols) {
 }
 
 // beginnings reports whether a packet of no known connection may be more than its
-// addresses say, before its way is known: destinations are translated that may not be
-// the router's own, and whose route may end in a blackhole. Sources are translated at
-// the beginning of a connection, which is the kernel's anyway.
+// addresses say, before its way is known: it may begin a connection that another one
+// announced (by a helper of conntrack), or go to a destination that is translated and is
+// not the router's own, whose route may end in a blackhole. Sources are translated
+// at the beginning of a connection, which is the kernel's anyway.
 func beginnings(p *policy.Policy) bool {
-	return slices.ContainsFunc(p.NAT, func(n policy.NAT) bool {
+	return len(p.Helpers) > 0 || slices.ContainsFunc(p.NAT, func(n policy.NAT) bool {
 		_, ok := door(&n)
 		return ok
 	})

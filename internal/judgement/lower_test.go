@@ -99,6 +99,7 @@ func TestWhatHoldsForAllPackets(t *testing.T) {
 			NAT: []string{"  - {from: [c], forward: {protocol: tcp, port: \"443\", target: 10.0.0.1}}\n"}}, words{stateful: true, translates: true}},
 		{"a forward of an address", policygen.Draft{NAT: []string{"  - {from: [c], forward: {protocol: tcp, port: \"443\", target: 10.0.0.1, address: 192.0.2.1}}\n"}},
 			words{true, true, true}},
+		{"a helper", policygen.Draft{Defaults: "  helpers: [ftp]\n"}, words{stateful: true, beginnings: true}},
 		{"one-to-one", policygen.Draft{NAT: []string{"  - {from: a, to: c, one-to-one: {outside: 192.0.2.0/29, inside: 10.0.0.0/29}}\n"}}, words{true, true, true}},
 	} {
 		j := judgement.Lower(compiled(t, one.d))

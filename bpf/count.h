@@ -19,6 +19,9 @@ static __always_inline void write_trace(struct packet *p, struct way *w, enum re
 	t->interface = p->interface;
 	t->nexthop = w->nexthop;
 	t->adjacency = w->adjacency;
+	t->flow = w->connection ? w->connection->number : 0;
+	t->verdict = w->verdict;
+	t->zones = w->zones;
 	t->egress = why == REASON_NONE && w->adj ? w->adj->interface : 0;
 	t->port = why == REASON_NONE && w->adj ? w->adj->port : 0;
 }
@@ -62,6 +65,15 @@ static __always_inline int leave(struct packet *p, struct way *w, struct control
 		sample(p, c, why);
 	}
 	return action;
+}
+
+// Counts a packet of a flow that is forwarded.
+static __always_inline void touch(struct way *w, __u32 bytes)
+{
+	struct flow_side *side = w->connection && w->connection->number ? flow_side(w->connection->number) : 0;
+
+	if (side)
+		flow_touch(side, bytes, flow_now());
 }
 
 static __always_inline void count_forwarded(__u32 in_slot, __u32 in_bytes, __u32 out_slot, __u32 out_bytes)

@@ -117,7 +117,7 @@ static __always_inline __u32 fold(__u64 hash)
 	return (low ? low : 1) >> 1;
 }
 
-static __always_inline __u32 flow_hash4(struct packet *p, __u64 key)
+static __always_inline __u32 multipath_hash4(struct packet *p, __u64 key)
 {
 	struct iphdr *ip = p->ip;
 	__u32 src = ip->saddr, dst = ip->daddr;
@@ -145,7 +145,7 @@ static __always_inline int before6(const __be32 *a, const __be32 *b)
 	return 0;
 }
 
-static __always_inline __u32 flow_hash6(struct packet *p, __u64 key)
+static __always_inline __u32 multipath_hash6(struct packet *p, __u64 key)
 {
 	struct ipv6hdr *ip = p->ip;
 	const __be32 *src = ip->saddr.s6_addr32, *dst = ip->daddr.s6_addr32;

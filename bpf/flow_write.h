@@ -332,7 +332,7 @@ none:
 }
 
 // flow_insert makes a flow. Another flow with either key goes.
-static __noinline enum flow_outcome flow_insert(const struct flow_new *n)
+static __noinline __attribute__((unused)) enum flow_outcome flow_insert(const struct flow_new *n)
 {
 	struct flow_control *c = flow_controls();
 

@@ -37,6 +37,10 @@ struct control {
 	__u32 off6;      // likewise IPv6
 	__u64 hash_key;  // both halves of the SipHash key of multipath
 	__s64 samples;   // drops and punts that may still be sampled; readers refill it
+	__u32 policy;    // POLICY_ (policy.h), 0 without a firewall
+	__u32 reserved;
+	__u32 timeout_tcp; // of conntrack for an established connection, ms
+	__u32 timeout_udp; // and for UDP that went both ways
 };
 
 struct {
@@ -64,7 +68,8 @@ struct interface {
 	__u16 mac[3]; // as in a frame
 	__u16 flags;  // IF_
 	__u32 slot;   // of traffic
-	__u32 reserved;
+	__u8 zone[2]; // of the firewall, one for each of its buffers; 0 for none
+	__u16 reserved;
 };
 
 struct {
@@ -254,10 +259,13 @@ const volatile __u32 trace_build = 0;
 	X(FAMILY)    /* is the family forwarded here at all, as things are? */            \
 	X(SANITY)    /* is it an IP packet? */                                            \
 	X(OURS)      /* nothing that only the kernel can handle */                        \
+	X(TRANSPORT) /* for the firewall: protocol and ports */                           \
+	X(FLOW)      /* is it of a connection that is known? */                           \
 	X(ROUTE)     /* the destination's next hop */                                     \
 	X(SOURCE)    /* does the source belong where the packet came from? */             \
 	X(NEIGHBOUR) /* the next hop's (of several, the flow's) adjacency */              \
 	X(FITS)      /* egress MTU, and not back where it came from */                    \
+	X(JUDGE)     /* what the firewall says of the way from zone to zone */            \
 	X(FRESH)     /* does the kernel want to see a packet to this neighbour? */        \
 	X(REWRITE)   /* room for the tags to push */
 
@@ -277,6 +285,9 @@ struct trace {
 	__u32 adjacency;
 	__u32 egress;    // logical interface, 0 when not forwarded
 	__u32 port;      // port to transmit on
+	__u32 flow;      // of the flow table: number of the side, 0 for none
+	__u32 verdict;   // of the classifier, 0 when it was not asked
+	__u32 zones;     // ingress << 8 | egress
 	enum stage last; // stage that was reached
 	__u32 told[STAGE_COUNT]; // 0 for a stage that was not reached, else its reason + 1
 };

@@ -26,6 +26,15 @@ struct tag {
 	__be16 protocol; // of what follows
 };
 
+// What the firewall looks at behind the IP header (transport.h).
+struct transport {
+	__be16 sport;
+	__be16 dport;  // of ICMP: type and code
+	__u8 protocol; // IP's number
+	__u8 tcp;      // flags of TCP
+	__u16 reserved;
+};
+
 // A packet on its journey. The pointers hold until the packet's size changes.
 struct packet {
 	struct xdp_md *ctx;
@@ -37,6 +46,9 @@ struct packet {
 	__u32 tags;              // VLAN tags it carries
 	__u32 length;            // of the IP packet as its header says, bytes
 	__be16 protocol;         // ethertype after the tags
+	__u32 policy;            // control.policy, read once
+	__be32 dst[4];           // destination that is routed: the packet's, or its translation; IPv4 in the first
+	struct transport transport;
 };
 
 // Each stage returns REASON_NONE to go on.

@@ -17,7 +17,8 @@
 	X(MARTIAN_DEST)   /* likewise a destination */                                        \
 	X(SPOOFED)        /* fails the reverse path check (RFC 3704), as rp_filter would */   \
 	X(BLACKHOLE)      /* the route says: discard */                                       \
-	X(INTERNAL)       /* can't happen: the packet changed size under our hands */
+	X(INTERNAL)       /* can't happen: the packet changed size under our hands */            \
+	X(DENIED)         /* a rule of the firewall, or its default, denies it without a word */
 
 // The packet goes up to the kernel, untouched.
 #define PUNT_REASONS(X)                                                                       \
@@ -51,7 +52,17 @@
 	X(EGRESS)            /* leads out of an interface that the fast path can't send on */ \
 	X(TOO_BIG)           /* larger than the egress MTU: the kernel fragments or tells the sender */ \
 	X(REDIRECT)          /* leaves where it came in: the kernel may send an ICMP redirect */ \
-	X(HEADROOM)          /* no room in front of the packet for another VLAN tag */
+	X(HEADROOM)          /* no room in front of the packet for another VLAN tag */        \
+	X(FIREWALL)          /* all of the firewall is the kernel's */                        \
+	X(TRANSPORT)         /* ends inside its TCP, UDP or ICMP header, or tells a wrong length */ \
+	X(ZONE)              /* an interface without zone, or a way that only the kernel judges */ \
+	X(RULE)              /* a rule that counts, answers or needs more than the fast path knows */ \
+	X(LOGGED)            /* one of many packets, for the kernel to log */                 \
+	X(SEGMENT_SIZE)      /* a SYN whose maximum segment size the kernel lowers */         \
+	X(BEGINNING)         /* begins a connection, which the kernel judges */               \
+	X(CONNECTION)        /* of a connection that only conntrack can follow, now or ever */ \
+	X(LEARNED)           /* the flow was learned from conntrack by this packet */         \
+	X(ENDS)              /* FIN or RST: the connection ends, or says so */
 
 #define NAME_REASON(name) REASON_##name,
 enum reason {

@@ -6,6 +6,7 @@
 #ifndef MINNE_ROUTE_H
 #define MINNE_ROUTE_H
 
+#include "conntrack.h"
 #include "ecmp.h"
 #include "fib.h"
 #include "parse.h"
@@ -17,6 +18,9 @@ struct way {
 	__u32 adjacency;          // index
 	struct adjacency *adj;
 	__u64 head;               // word 0 of the adjacency, read once: MAC and flags
+	struct connection *connection; // NULL where no state is kept
+	__u32 zones;              // of the tracing build: ingress << 8 | egress
+	__u32 verdict;            // of the classifier, 0 when it was not asked
 };
 
 #define HOP_KIND(word) ((word) & 0xff)
@@ -53,14 +57,13 @@ static __always_inline enum reason find_route(struct way *w, __u32 index)
 
 static __always_inline enum reason find_route4(struct packet *p, struct way *w)
 {
-	struct iphdr *ip = p->ip;
-	return find_route(w, fib4_lookup(bpf_ntohl(ip->daddr)));
+	return find_route(w, fib4_lookup(bpf_ntohl(p->dst[0])));
 }
 
 static __always_inline enum reason find_route6(struct packet *p, struct way *w)
 {
-	struct ipv6hdr *ip = p->ip;
-	return find_route(w, fib6_lookup(high64(&ip->daddr), low64(&ip->daddr)));
+	return find_route(w, fib6_lookup((__u64)bpf_ntohl(p->dst[0]) << 32 | bpf_ntohl(p->dst[1]),
+					 (__u64)bpf_ntohl(p->dst[2]) << 32 | bpf_ntohl(p->dst[3])));
 }
 
 static __always_inline __u32 neighbour4(__u32 interface, __be32 address)
@@ -70,10 +73,10 @@ static __always_inline __u32 neighbour4(__u32 interface, __be32 address)
 	return adjacency ? *(volatile __u32 *)adjacency : 0;
 }
 
-static __always_inline __u32 neighbour6(__u32 interface, const struct in6_addr *a)
+static __always_inline __u32 neighbour6(__u32 interface, const __be32 *a)
 {
 	struct neighbour6 key = { .interface = interface };
-	__builtin_memcpy(key.address, a->s6_addr32, sizeof(key.address));
+	__builtin_memcpy(key.address, a, sizeof(key.address));
 	__u32 *adjacency = bpf_map_lookup_elem(&neighbours6, &key);
 	return adjacency ? *(volatile __u32 *)adjacency : 0;
 }
@@ -93,12 +96,14 @@ static __always_inline enum reason use(struct way *w)
 
 static __always_inline enum reason find_adjacency4(struct packet *p, struct way *w, struct control *c)
 {
-	struct iphdr *ip = p->ip;
 	__u32 via = HOP_WHERE(w->hop);
 
-	if (HOP_KIND(w->hop) == HOP_GROUP)
-		via = choose_member(via, HOP_COUNT(w->hop), flow_hash4(p, c->hash_key));
-	w->adjacency = via & VIA_ONLINK ? neighbour4(via & ~VIA_ONLINK, ip->daddr) : via;
+	if (HOP_KIND(w->hop) == HOP_GROUP) {
+		if (w->connection && w->connection->diverted) // the kernel hashes the translated destination
+			return REASON_CONNECTION;
+		via = choose_member(via, HOP_COUNT(w->hop), multipath_hash4(p, c->hash_key));
+	}
+	w->adjacency = via & VIA_ONLINK ? neighbour4(via & ~VIA_ONLINK, p->dst[0]) : via;
 	return use(w);
 }
 
@@ -108,11 +113,13 @@ static __always_inline enum reason find_adjacency6(struct packet *p, struct way 
 	__u32 via = HOP_WHERE(w->hop);
 
 	if (HOP_KIND(w->hop) == HOP_GROUP) {
+		if (w->connection && w->connection->diverted)
+			return REASON_CONNECTION;
 		if (walks6(ip->nexthdr))
 			return REASON_EXTENSION;
-		via = choose_member(via, HOP_COUNT(w->hop), flow_hash6(p, c->hash_key));
+		via = choose_member(via, HOP_COUNT(w->hop), multipath_hash6(p, c->hash_key));
 	}
-	w->adjacency = via & VIA_ONLINK ? neighbour6(via & ~VIA_ONLINK, &ip->daddr) : via;
+	w->adjacency = via & VIA_ONLINK ? neighbour6(via & ~VIA_ONLINK, p->dst) : via;
 	return use(w);
 }
 

@@ -10,6 +10,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "count.h"
+#include "judge.h"
 #include "maps.h"
 #include "parse.h"
 #include "punt.h"
@@ -18,18 +19,21 @@
 #include "sanity.h"
 #include "spoof.h"
 #include "stages.h"
+#include "translate.h"
+#include "transport.h"
 
 static __always_inline enum reason decide4(struct packet *p, struct way *w, struct control *c)
 {
 	PASS(FAMILY, c->off4);
 	PASS(SANITY, sane_ipv4(p));
 	PASS(OURS, ours_ipv4(p));
-	// The blocklist and the flow table belong here: before the routing table.
+	PASS(TRANSPORT, transport4(p, c));
+	PASS(FLOW, find_flow(p, w, c, 0));
 	PASS(ROUTE, find_route4(p, w));
 	PASS(SOURCE, check_source4(p));
 	PASS(NEIGHBOUR, find_adjacency4(p, w, c));
 	PASS(FITS, fits(p, w, w->adj->mtu4, p->in->flags & IF_REDIRECTS4));
-	// The classifier belongs here: both interfaces are known, nothing is written yet.
+	PASS(JUDGE, judge(p, w, 0));
 	PASS(FRESH, refresh(w));
 	return REASON_NONE;
 }
@@ -39,10 +43,13 @@ static __always_inline enum reason decide6(struct packet *p, struct way *w, stru
 	PASS(FAMILY, c->off6);
 	PASS(SANITY, sane_ipv6(p));
 	PASS(OURS, ours_ipv6(p));
+	PASS(TRANSPORT, transport6(p, c));
+	PASS(FLOW, find_flow(p, w, c, 1));
 	PASS(ROUTE, find_route6(p, w));
 	PASS(SOURCE, check_source6(p));
 	PASS(NEIGHBOUR, find_adjacency6(p, w, c));
 	PASS(FITS, fits(p, w, w->adj->mtu6, 1));
+	PASS(JUDGE, judge(p, w, 1));
 	PASS(FRESH, refresh(w));
 	return REASON_NONE;
 }
@@ -73,6 +80,9 @@ static __always_inline int forward(struct packet *p, struct way *w, struct contr
 		return leave(p, w, c, REASON_INTERNAL);
 	if (p->protocol == bpf_htons(ETH_P_IP) ? !age_ipv4(p, ip) : !age_ipv6(p, ip))
 		return leave(p, w, c, REASON_INTERNAL);
+	if (w->connection && w->connection->translated &&
+	    (p->protocol == bpf_htons(ETH_P_IP) ? !translate4(p, ip, &w->connection->to) : !translate6(p, ip, &w->connection->to)))
+		return leave(p, w, c, REASON_INTERNAL);
 	out_bytes = sizeof(struct ethernet) + tags * sizeof(struct tag) + p->length;
 	trim(p, out_bytes);
 	captured_went(p, XDP_REDIRECT, REASON_NONE, w->adj->interface);
@@ -81,6 +91,8 @@ static __always_inline int forward(struct packet *p, struct way *w, struct contr
 		write_trace(p, w, REASON_NONE);
 		return XDP_REDIRECT;
 	}
+	touch(w, in_bytes);
+	policy_count(p->policy, w->verdict, p->length);
 	count_forwarded(p->in->slot, in_bytes, w->adj->slot, out_bytes);
 	return bpf_redirect_map(&ports, w->adj->port, XDP_DROP);
 }

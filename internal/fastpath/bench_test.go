@@ -62,7 +62,7 @@ func BenchmarkFullTable(b *testing.B) {
 	v4, v6, err := fulltable.Load()
 	must(b, err)
 	for range b.N {
-		prog, err := load(shape{fib.Default, fib.Full, fib.Full}, nil)
+		prog, err := load(shape{structure: fib.Default, capacity4: fib.Full, capacity6: fib.Full}, nil)
 		must(b, err)
 		t := newTables(slog.New(slog.DiscardHandler), prog, newProcSettings())
 		t.Begin()

@@ -111,7 +111,7 @@ func (f *FastPath) startCapture(filter CaptureFilter) (*capture, error) {
 
 // loadCapture loads the capturing build over the maps of the program.
 func (p *program) loadCapture(filter CaptureFilter, ifindex int) (*capture, error) {
-	spec, err := p.twinSpec()
+	spec, err := p.spec()
 	if err != nil {
 		return nil, err
 	}

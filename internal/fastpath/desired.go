@@ -14,20 +14,21 @@ import (
 type Desired struct {
 	Mode       config.FastPathMode    `json:"mode"`
 	Structure  fib.Structure          `json:"structure"`
+	Flows      int                    `json:"flows"`      // room in the flow table; 0 for the default
 	Interfaces map[string]DesiredPort `json:"interfaces"` // by kernel name, ports and VLANs alike
 }
 
 // DesiredPort is what one interface should do.
 type DesiredPort struct {
 	FastPath  bool             `json:"fast-path"`
-	Judged    bool             `json:"judged,omitempty"` // the firewall judges its packets, which the kernel does: off for now
+	Judged    bool             `json:"judged,omitempty"` // the firewall judges its packets: off until it is told (Firewall.Apply)
 	AntiSpoof config.AntiSpoof `json:"anti-spoof"`       // on top of the kernel's rp_filter
 	VLAN      bool             `json:"vlan"`             // sits on another interface: no program of its own
 }
 
 // Render is what cfg asks of the fast path.
 func Render(cfg *config.Config) (Desired, error) {
-	d := Desired{Mode: cfg.FastPath.Mode, Interfaces: map[string]DesiredPort{}}
+	d := Desired{Mode: cfg.FastPath.Mode, Flows: cfg.FastPath.Flows, Interfaces: map[string]DesiredPort{}}
 	if d.Mode == "" {
 		d.Mode = "auto"
 	}
@@ -46,7 +47,7 @@ func Render(cfg *config.Config) (Desired, error) {
 			i = &config.Interface{}
 		}
 		d.Interfaces[name] = DesiredPort{
-			FastPath:  d.Mode != "off" && i.FastPath.Or(true) && !i.Disabled && !judged,
+			FastPath:  d.Mode != "off" && i.FastPath.Or(true) && !i.Disabled,
 			Judged:    judged,
 			AntiSpoof: i.AntiSpoof,
 			VLAN:      i.VLAN != nil,
@@ -55,8 +56,7 @@ func Render(cfg *config.Config) (Desired, error) {
 	return d, nil
 }
 
-// judges reports whether the configuration has a firewall. Only the kernel knows
-// its rules, so no packet may pass beside it: the ports have no fast path then.
+// judges reports whether the configuration has a firewall.
 func judges(cfg *config.Config) bool {
 	for _, i := range cfg.Interfaces {
 		if i != nil && i.Zone != "" {

@@ -27,4 +27,8 @@
 // same version or another makes no difference. docs/design/fast-path.md has more.
 package fastpath
 
+// The program is built twice: routerct asks conntrack through the kernel's functions for it, which
+// needs BTF, and router runs on kernels without.
+
 //go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -cc $BPF_CLANG -strip $BPF_STRIP -type reason -type stage router ../../bpf/router.bpf.c -- -O2 -g -Wall -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu -I/usr/include/arm-linux-gnueabihf -I/usr/include/i386-linux-gnu -I/usr/include/riscv64-linux-gnu
+//go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -cc $BPF_CLANG -strip $BPF_STRIP routerct ../../bpf/router.bpf.c -- -DCONNTRACK -O2 -g -Wall -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu -I/usr/include/arm-linux-gnueabihf -I/usr/include/i386-linux-gnu -I/usr/include/riscv64-linux-gnu

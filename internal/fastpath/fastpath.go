@@ -32,6 +32,7 @@ type FastPath struct {
 	mu        sync.Mutex
 	desired   Desired
 	applied   bool // desired is the operator's word
+	firewall  firewall
 	prog      *program
 	capturing *capture // the one that runs
 	tables    *tables
@@ -72,13 +73,20 @@ func (f *FastPath) start() error {
 		return err
 	}
 	f.ports, f.adopted = ports, len(ports)
-	prog, err := loadCounting(f.inst.BPFDir, shape{f.desired.Structure, fib.Small, fib.Small})
+	s := shape{structure: f.desired.Structure, capacity4: fib.Small, capacity6: fib.Small}
+	s.firewall = f.firewall.shape(s.firewall, f.desired.Flows)
+	err = f.withFlowsOrWithout(s, func(s shape) (err error) {
+		f.prog, err = loadCounting(f.inst.BPFDir, s)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	f.prog = prog
-	f.tables = newTables(f.log, prog, newProcSettings())
+	f.tables = newTables(f.log, f.prog, newProcSettings())
 	f.tables.desired = f.desired
+	if err := f.tables.putFirewall(&f.firewall); err != nil {
+		return err
+	}
 	settingsChanged := func() { f.locked(func() { f.tables.reread() }) }
 	featuresChanged := func() { f.locked(f.reconcileLogged) }
 	ear, err := listen(unix.NETLINK_ROUTE, []int{groupNetconf4, groupNetconf6}, settingsChanged)
@@ -139,8 +147,13 @@ func (f *FastPath) Apply(_ context.Context, d Desired) error {
 		return err
 	}
 	f.tables.desired = d
-	if f.prog.structure != d.Structure {
-		if err := f.rebuild(shape{d.Structure, f.prog.capacity4, f.prog.capacity6}); err != nil {
+	s := f.prog.shape
+	s.structure = d.Structure
+	if s.firewall.conntrack && d.Flows != 0 {
+		s.firewall.flows = d.Flows
+	}
+	if s != f.prog.shape {
+		if err := f.rebuild(s); err != nil {
 			return err
 		}
 	}
@@ -181,6 +194,9 @@ func (f *FastPath) rebuild(s shape) error {
 	old := f.prog
 	f.prog = next
 	f.tables.moveTo(next)
+	if err := f.tables.putFirewall(&f.firewall); err != nil {
+		return err
+	}
 	var failed []error
 	for ifindex := range f.tables.transmits { // all of them before any packet meets the program
 		failed = append(failed, next.objects.Ports.Put(uint32(ifindex), uint32(ifindex)))
@@ -337,7 +353,8 @@ func (f *FastPath) restorePins() error {
 func (f *FastPath) wantedPorts() map[int]string {
 	wanted := map[int]string{}
 	for _, l := range f.tables.links {
-		if d, ok := f.desired.Interfaces[l.Name]; !ok || !d.FastPath || l.Loopback {
+		d, ok := f.desired.Interfaces[l.Name]
+		if !ok || !d.FastPath || l.Loopback || d.Judged && f.firewall.policy == nil {
 			continue
 		}
 		bottom := l

@@ -132,7 +132,7 @@ func (t *tables) renderInterface(l *device) {
 	if on {
 		flags = ifKnown | l.settings.flags(want, t.all4, t.all6)
 	}
-	t.prog.interfaces.store(2*l.Index+1, pair(slotOf(l.Index), 0))
+	t.renderZones(l)
 	t.prog.interfaces.store(2*l.Index, macWord(mac, flags))
 }
 

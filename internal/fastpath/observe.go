@@ -154,8 +154,8 @@ func (f *FastPath) whyOff(name string, d DesiredPort) string {
 		return why
 	case f.desired.Mode == "off":
 		return "fast-path mode is off"
-	case d.Judged:
-		return "policy: the firewall's rules are judged by the kernel"
+	case d.Judged && f.firewall.policy == nil:
+		return "the firewall is not told yet"
 	case !d.FastPath:
 		return "fast-path is off for this interface"
 	case f.tables.indexOf(name) == 0:

@@ -22,6 +22,7 @@ var counterMaps = []string{routerMapReasons, routerMapTraffic}
 type shape struct {
 	structure            fib.Structure
 	capacity4, capacity6 fib.Capacity
+	firewall             firewallShape
 }
 
 // program is a loaded fast path: the program for ports, its tracing twin for
@@ -41,6 +42,7 @@ type program struct {
 	trace       words
 	table4      *fib.Table4
 	table6      *fib.Table6
+	firewall    firewallMemory
 }
 
 // load verifies and loads the program with empty tables, which send every packet to the kernel.
@@ -49,8 +51,7 @@ func load(s shape, counters map[string]*ebpf.Map) (*program, error) {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, fmt.Errorf("lifting the limit of locked memory: %w", err)
 	}
-	layout4, layout6 := fib.Layout4(s.structure, s.capacity4), fib.Layout6(s.capacity6)
-	spec, err := routerSpec(layout4, layout6)
+	spec, err := s.spec()
 	if err != nil {
 		return nil, err
 	}
@@ -58,27 +59,49 @@ func load(s shape, counters map[string]*ebpf.Map) (*program, error) {
 	if err := spec.LoadAndAssign(&p.objects, &ebpf.CollectionOptions{MapReplacements: counters}); err != nil {
 		return nil, fmt.Errorf("loading the fast path's program: %w", explainLoad(err))
 	}
-	if err := p.share(layout4, layout6); err != nil {
+	if err := p.share(); err != nil {
 		p.close()
 		return nil, err
 	}
 	return p, nil
 }
 
-// routerSpec is the program with the shape of its routing tables filled in.
-func routerSpec(layouts ...fib.Layout) (*ebpf.CollectionSpec, error) {
-	spec, err := loadRouter()
+// layout is the size of an image and what the program must know of it.
+type layout interface {
+	ImageBytes() uint32
+	Constants() map[string]uint32
+}
+
+// spec is the program with the shape of its tables filled in.
+func (s shape) spec() (*ebpf.CollectionSpec, error) {
+	read := loadRouter
+	if s.firewall.conntrack {
+		read = loadRouterct
+	}
+	spec, err := read()
 	if err != nil {
 		return nil, fmt.Errorf("reading the fast path's program: %w", err)
 	}
-	for _, l := range layouts {
-		spec.Maps[l.MapName()].ValueSize = l.ImageBytes()
-		spec.Maps[l.MapName()].Value = nil
+	layout4, layout6 := fib.Layout4(s.structure, s.capacity4), fib.Layout6(s.capacity6)
+	for name, l := range map[string]layout{
+		layout4.MapName(): layout4, layout6.MapName(): layout6,
+		routerMapClassifyImage: s.firewall.rules(), routerMapSetImage: s.firewall.sets(),
+	} {
+		spec.Maps[name].ValueSize = l.ImageBytes()
+		spec.Maps[name].Value = nil
 		for name, value := range l.Constants() {
 			if err := spec.Variables[name].Set(value); err != nil {
 				return nil, fmt.Errorf("setting %s in the fast path's program: %w", name, err)
 			}
 		}
+	}
+	if s.firewall.on {
+		if err := spec.Variables["firewall_build"].Set(uint32(1)); err != nil {
+			return nil, fmt.Errorf("setting firewall_build in the fast path's program: %w", err)
+		}
+	}
+	for name, entries := range s.firewall.entries() {
+		spec.Maps[name].MaxEntries = entries
 	}
 	return spec, nil
 }
@@ -89,7 +112,7 @@ func (p *program) loadTracer() error {
 	if p.tracer != nil {
 		return nil
 	}
-	spec, err := p.twinSpec()
+	spec, err := p.spec()
 	if err != nil {
 		return err
 	}
@@ -106,11 +129,6 @@ func (p *program) loadTracer() error {
 	return nil
 }
 
-// twinSpec is the program once more, to be loaded over the maps of this one.
-func (p *program) twinSpec() (*ebpf.CollectionSpec, error) {
-	return routerSpec(fib.Layout4(p.structure, p.capacity4), fib.Layout6(p.capacity6))
-}
-
 // shared is the maps that a twin has in common with the program.
 func (p *program) shared() map[string]*ebpf.Map {
 	m := &p.objects.routerMaps
@@ -120,11 +138,16 @@ func (p *program) shared() map[string]*ebpf.Map {
 		routerMapNeighbours4: m.Neighbours4, routerMapNeighbours6: m.Neighbours6, routerMapNexthops: m.Nexthops,
 		routerMapOwn4: m.Own4, routerMapPorts: m.Ports, routerMapReasons: m.Reasons, routerMapSamples: m.Samples,
 		routerMapTrace: m.Trace, routerMapTraffic: m.Traffic, routerMapVlans: m.Vlans,
+		routerMapClassifyImage: m.ClassifyImage, routerMapSetImage: m.SetImage, routerMapPolicyWays: m.PolicyWays,
+		routerMapPolicyCounts: m.PolicyCounts, routerMapPolicyLogged: m.PolicyLogged,
+		routerMapFlowControl: m.FlowControl, routerMapFlowIndex: m.FlowIndex, routerMapFlowSides: m.FlowSides,
+		routerMapFlowFree: m.FlowFree, routerMapFlowSources: m.FlowSources, routerMapFlowCounts: m.FlowCounts,
 	}
 }
 
 // share maps the tables into this process.
-func (p *program) share(layout4, layout6 fib.Layout) error {
+func (p *program) share() error {
+	layout4, layout6 := fib.Layout4(p.structure, p.capacity4), fib.Layout6(p.capacity6)
 	m := &p.objects.routerMaps
 	for _, t := range []struct {
 		from *ebpf.Map
@@ -151,8 +174,10 @@ func (p *program) share(layout4, layout6 fib.Layout) error {
 	if p.table4, err = fib.NewTable4(image4, layout4, grace); err != nil {
 		return err
 	}
-	p.table6, err = fib.NewTable6(image6, layout6, grace)
-	return err
+	if p.table6, err = fib.NewTable6(image6, layout6, grace); err != nil {
+		return err
+	}
+	return p.shareFirewall()
 }
 
 func (p *program) region(m *ebpf.Map) ([]byte, error) {

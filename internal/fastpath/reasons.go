@@ -29,6 +29,7 @@ var reasonTexts = map[Reason]reasonText{
 	Reason(routerReasonREASON_SPOOFED):        {"spoofed", "the route to the source leads elsewhere (reverse path check)", "spoofed sources, or a network with two ways in: there anti-spoof must be loose"},
 	Reason(routerReasonREASON_BLACKHOLE):      {"blackhole", "the route says: discard", "show ip route of the destination names the blackhole"},
 	Reason(routerReasonREASON_INTERNAL):       {"internal", "the packet changed size under our hands", "this can't happen: please report it with minne tech-support"},
+	Reason(routerReasonREASON_DENIED):         {"denied", "the firewall denies it", "show firewall counts by rule; minne explain names the rule for a packet"},
 
 	Reason(routerReasonREASON_NOT_READY):         {"not-ready", "the tables are still being filled", "lasts some seconds after a start; if it stays, look at minne show log"},
 	Reason(routerReasonREASON_TABLE_FULL):        {"table-full", "the routing table does not fit: the kernel forwards this family", "show fast-path tells the sizes; fewer routes, or structure: auto"},
@@ -61,6 +62,16 @@ var reasonTexts = map[Reason]reasonText{
 	Reason(routerReasonREASON_TOO_BIG):           {"too-big", "larger than the egress MTU: the kernel fragments or tells the sender", "path MTU discovery does this; a steady stream means that somebody blocks ICMP"},
 	Reason(routerReasonREASON_REDIRECT):          {"redirect", "leaves by the interface it came in", "hosts with a wrong gateway, or two routers on one network"},
 	Reason(routerReasonREASON_HEADROOM):          {"headroom", "no room in front of the packet for a VLAN tag", "the driver gives XDP too little headroom"},
+	Reason(routerReasonREASON_FIREWALL):          {"firewall", "the fast path can't repeat the firewall: the kernel judges everything", "show fast-path tells why"},
+	Reason(routerReasonREASON_TRANSPORT):         {"transport", "ends inside its TCP, UDP or ICMP header, or tells a wrong length", "a broken or hostile sender: conntrack drops such packets"},
+	Reason(routerReasonREASON_ZONE):              {"zone", "an interface without a zone", "give every interface a zone once one has one"},
+	Reason(routerReasonREASON_RULE):              {"rule", "a rule that counts or answers: the kernel judges", "expected for reject and limit"},
+	Reason(routerReasonREASON_LOGGED):            {"logged", "one of many packets of its rule, for the kernel to log", ""},
+	Reason(routerReasonREASON_SEGMENT_SIZE):      {"segment-size", "a SYN whose segment size the kernel lowers (MSS clamp)", ""},
+	Reason(routerReasonREASON_BEGINNING):         {"beginning", "begins a connection: the kernel judges it and remembers it", "many of them are a scan, a flood, or hosts with very many connections: show flows"},
+	Reason(routerReasonREASON_CONNECTION):        {"connection", "of a connection that the kernel carries: not established yet, ending, or of a kind that only conntrack can follow", "show flows tells which connections the fast path carries"},
+	Reason(routerReasonREASON_LEARNED):           {"learned", "the packet by which the fast path learned its connection from conntrack", ""},
+	Reason(routerReasonREASON_ENDS):              {"ends", "FIN or RST: the connection ends, and conntrack must see it", ""},
 }
 
 // Reasons are all reasons to drop or punt, drops first.

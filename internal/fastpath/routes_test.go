@@ -16,7 +16,7 @@ import (
 // newTestTables are tables that no packet meets, after a first and empty account.
 func newTestTables(t testing.TB) *tables {
 	t.Helper()
-	prog, err := load(shape{fib.Default, fib.Small, fib.Small}, nil)
+	prog, err := load(shape{structure: fib.Default, capacity4: fib.Small, capacity6: fib.Small}, nil)
 	must(t, err)
 	t.Cleanup(prog.close)
 	s := newTables(slog.New(slog.DiscardHandler), prog, forwardingEverywhere{})

@@ -38,6 +38,14 @@ func pair(first, second uint32) uint64 {
 	return binary.NativeEndian.Uint64(b[:])
 }
 
+// zoneWord is an interface's slot of traffic and its zones, in the order in which they stand in memory.
+func zoneWord(slot uint32, zone0, zone1 uint8) uint64 {
+	var b [8]byte
+	binary.NativeEndian.PutUint32(b[:], slot)
+	b[4], b[5] = zone0, zone1
+	return binary.NativeEndian.Uint64(b[:])
+}
+
 // splitPair takes apart what pair put together.
 func splitPair(w uint64) (first, second uint32) {
 	var b [8]byte

@@ -28,10 +28,13 @@ var stageTexts = [routerStageSTAGE_COUNT]stageWords{
 	routerStageSTAGE_FAMILY:    {"family", (*journey).family},
 	routerStageSTAGE_SANITY:    {"sanity", (*journey).sanity},
 	routerStageSTAGE_OURS:      {"ordinary", (*journey).ordinary},
+	routerStageSTAGE_TRANSPORT: {"transport", (*journey).transport},
+	routerStageSTAGE_FLOW:      {"connection", (*journey).connection},
 	routerStageSTAGE_ROUTE:     {"route", (*journey).route},
 	routerStageSTAGE_SOURCE:    {"source", (*journey).source},
 	routerStageSTAGE_NEIGHBOUR: {"next hop", (*journey).neighbour},
 	routerStageSTAGE_FITS:      {"size", (*journey).size},
+	routerStageSTAGE_JUDGE:     {"firewall", (*journey).firewall},
 	routerStageSTAGE_FRESH:     {"fresh", (*journey).fresh},
 	routerStageSTAGE_REWRITE:   {"rewrite", (*journey).rewrite},
 }
@@ -53,7 +56,9 @@ func (j *journey) steps() []Step {
 		}
 		s := Step{Stage: words.name, Passed: told == 1}
 		if s.Passed {
-			s.Says = words.says(j)
+			if s.Says = words.says(j); s.Says == "" {
+				continue // a stage of a firewall that is not there
+			}
 		} else {
 			s.Says = j.refusal(stage, Reason(told-1))
 		}
@@ -70,6 +75,8 @@ func (j *journey) refusal(stage int, why Reason) string {
 		return j.route() + ": " + text
 	case routerStageSTAGE_SOURCE:
 		return j.source() + ": " + text
+	case routerStageSTAGE_JUDGE:
+		return j.firewall() + ": " + text
 	case routerStageSTAGE_NEIGHBOUR:
 		return j.neighbour() + ": " + text
 	case routerStageSTAGE_FITS, routerStageSTAGE_FRESH:

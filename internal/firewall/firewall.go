@@ -140,7 +140,7 @@ func (f *Firewall) endForbidden(p *policy.Policy, changed []netip.Prefix) error 
 	if none, err := noConnections(); err == nil && none {
 		return nil
 	}
-	ended, err := sever(f.withLive(p), changed)
+	ended, err := sever(f.WithLive(p), changed)
 	if ended > 0 {
 		f.log.Info("connections ended that the policy forbids", "connections", ended)
 		if f.listener != nil {
@@ -150,8 +150,8 @@ func (f *Firewall) endForbidden(p *policy.Policy, changed []netip.Prefix) error 
 	return err
 }
 
-// withLive is the policy with the live elements in its sets.
-func (f *Firewall) withLive(p *policy.Policy) *policy.Policy {
+// WithLive is the policy with the live elements in its sets.
+func (f *Firewall) WithLive(p *policy.Policy) *policy.Policy {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	with := *p
@@ -207,7 +207,7 @@ func (f *Firewall) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
 		change.Effect = "what no rule permits is dropped, connections that exist now too"
 		return []plan.Change{change}, nil
 	}
-	counters, err := readCounters(ctx)
+	counters, err := readCounters()
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,11 @@ import (
 )
 
 func viewFirewall(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
-	return d.parts.firewall.Observe(ctx)
+	o, err := d.parts.firewall.Observe(ctx)
+	if err != nil {
+		return o, err
+	}
+	return o, d.parts.judging.addCounts(&o)
 }
 
 // viewSet answers with the elements of the set that the query names.

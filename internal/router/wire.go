@@ -27,6 +27,7 @@ type parts struct {
 	watcher  *kernel.Watcher // tells fastpath
 	routing  *routing.Routing
 	fastpath *fastpath.FastPath
+	judging  *judging // tells fastpath what firewall says
 	flows    *flows.Table
 }
 
@@ -34,6 +35,7 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 	fast := fastpath.New(inst, log.With("task", "fast-path"))
 	filter := firewall.New(inst.StateDir, log.With("task", "firewall"))
 	return parts{
+		judging:  newJudging(log.With("task", "firewall"), filter, fast),
 		inst:     inst,
 		log:      log,
 		firewall: filter,
@@ -66,6 +68,12 @@ func (p parts) subsystems() []Subsystem {
 			verbs:   p.firewall,
 			restore: p.firewall.Apply,
 		},
+		part[firewall.Desired]{ // at once: no packet passes beside rules that the kernel has
+			name:    "fast-path-firewall",
+			render:  func(in Input) (firewall.Desired, error) { return in.Firewall, nil },
+			verbs:   p.judging,
+			restore: p.judging.Apply,
+		},
 		part[kernel.Desired]{
 			name:    "kernel",
 			render:  func(in Input) (kernel.Desired, error) { return kernel.Render(in.Config) },
@@ -89,7 +97,7 @@ func (p parts) subsystems() []Subsystem {
 
 // tasks returns what runs as long as the daemon does.
 func (p parts) tasks() []task.Task {
-	return []task.Task{p.watcher, newReassert(p.log, p.watcher, p.kernel), p.routing}
+	return []task.Task{p.watcher, newReassert(p.log, p.watcher, p.kernel), p.routing, p.fastpath.Collector()}
 }
 
 func (p parts) forwarding(ctx context.Context, on bool) error { return p.kernel.Forwarding(ctx, on) }

@@ -34,6 +34,7 @@ type Options struct {
 // Bounds. A policy beyond them is refused; the kernel can still filter by it.
 const (
 	MaxRules   = 65535
+	emptyBytes = 1 << 10
 	smallBytes = 2 << 20
 	fullBytes  = 16 << 20
 )

@@ -11,10 +11,12 @@ import (
 // Capacity is how much tables may take.
 type Capacity uint8
 
-// Full holds 10,000 rules of every shape measured, in 32 MiB for both buffers; Small some 5,000 in 4 MiB.
+// Full holds 10,000 rules of every shape measured, in 32 MiB for both buffers; Small some 5,000 in
+// 4 MiB; Empty none, for a fast path without rules.
 const (
 	Full Capacity = iota
 	Small
+	Empty
 )
 
 // Names of the eBPF arrays.
@@ -30,10 +32,7 @@ type Layout struct{ bufferBytes int }
 
 // LayoutOf is the layout for a capacity.
 func LayoutOf(c Capacity) Layout {
-	if c == Small {
-		return Layout{smallBytes}
-	}
-	return Layout{fullBytes}
+	return Layout{[...]int{Full: fullBytes, Small: smallBytes, Empty: emptyBytes}[c]}
 }
 
 // ImageBytes is the value size of the eBPF array ImageMap.
@@ -71,15 +70,26 @@ func (l Layout) Open(image, active []byte, grace func()) (*Shared, error) {
 }
 
 // Swap puts tables in force. Every packet is judged wholly by the old tables or wholly by the new:
-// they go into the buffer that no packet is judged by, once every packet that may still read its
-// former tables is through, and then one store makes it the active one.
+// they go into the buffer that no packet is judged by, and then one store makes it the active one.
 func (s *Shared) Swap(t *Tables) error {
+	spare, err := s.Prepare(t)
+	if err == nil {
+		s.Activate(spare)
+	}
+	return err
+}
+
+// Prepare writes tables into the buffer that no packet is judged by, once every packet that may
+// still read its former tables is through, and returns the buffer's number.
+func (s *Shared) Prepare(t *Tables) (buffer uint32, err error) {
 	spare := 1 - atomic.LoadUint32(s.active)&1
 	if len(t.words) > len(s.buffers[spare]) {
-		return fmt.Errorf("classify: the tables take %d bytes, the buffers of the fast path have %d", 4*len(t.words), 4*len(s.buffers[spare]))
+		return 0, fmt.Errorf("classify: the tables take %d bytes, the buffers of the fast path have %d", 4*len(t.words), 4*len(s.buffers[spare]))
 	}
 	s.grace()
 	copy(s.buffers[spare], t.words)
-	atomic.StoreUint32(s.active, spare)
-	return nil
+	return spare, nil
 }
+
+// Activate makes a prepared buffer the one that packets are judged by.
+func (s *Shared) Activate(buffer uint32) { atomic.StoreUint32(s.active, buffer) }

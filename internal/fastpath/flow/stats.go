@@ -48,6 +48,12 @@ type Stats struct {
 	Depths    [probes]int `json:"depths"` // headers by depth, 1 first
 }
 
+// Empty reports whether there is no flow.
+func (t *Table) Empty() bool {
+	head := atomic.LoadUint64(&t.control.head)
+	return atomic.LoadUint64(&t.control.tail)-head >= uint64(t.Capacity())
+}
+
 // Stats reads the whole table: about a tenth of a second for a million flows. counts are those of all CPUs.
 func (t *Table) Stats(counts []Counts) Stats {
 	s := Stats{Counts: Sum(counts), Capacity: t.Capacity(), Passive: t.passive, Bytes: Size{t.Capacity()}.Bytes()}

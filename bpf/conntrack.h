@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// What the kernel's conntrack says of a connection, asked through its kfuncs.
+//
+// The build without CONNTRACK is for kernels that have no BTF or whose conntrack has
+// no such functions: it knows of nothing, so every packet of a connection is the kernel's.
+#ifndef MINNE_CONNTRACK_H
+#define MINNE_CONNTRACK_H
+
+#include "flow_write.h"
+#include "transport.h"
+
+// A packet's connection: what is asked, and what is known of it. Pointers into the packet have no place
+// in it, so that flow_of() can be a global function, which the verifier reads once.
+struct connection {
+	struct flow_key key; // of the packet
+	struct flow_key to;  // what it leaves with, if it is translated
+	struct flow_new new; // what is made of it when it is learned
+	__u32 number;        // of its side in the flow table; 0 for none
+	__u32 policy;        // control.policy
+	__u32 timeout;       // of conntrack, ms
+	__u8 tcp;            // flags
+	__u8 translated;
+	__u8 diverted;       // the translation has another destination
+	__u8 asked;          // conntrack was asked, and knows no such connection
+};
+
+// That of the packet at hand; each build of the program has its own.
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct connection);
+} connections SEC(".maps");
+
+// Answers of conntrack_learn.
+enum known {
+	CONNECTION_UNKNOWN,
+	CONNECTION_KNOWN, // but not one that the fast path can carry, now or ever
+	CONNECTION_READY, // established both ways, and nothing but addresses to change
+};
+
+#ifdef CONNTRACK
+
+// The members of the kernel's structures that are read; CO-RE finds where they are.
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+union nf_inet_addr {
+	__u32 all[4];
+};
+
+struct nf_conntrack_man {
+	union nf_inet_addr u3;
+	union {
+		__be16 all;
+	} u;
+};
+
+struct nf_conntrack_tuple {
+	struct nf_conntrack_man src;
+	struct {
+		union nf_inet_addr u3;
+		union {
+			__be16 all;
+		} u;
+	} dst;
+};
+
+struct nf_conntrack_tuple_hash {
+	struct nf_conntrack_tuple tuple;
+};
+
+struct ip_ct_tcp {
+	__u8 state;
+};
+
+union nf_conntrack_proto {
+	struct ip_ct_tcp tcp;
+};
+
+struct nf_conn {
+	struct nf_conntrack_tuple_hash tuplehash[2];
+	unsigned long status;
+	union nf_conntrack_proto proto;
+};
+
+#pragma clang attribute pop
+
+// struct bpf_ct_opts, as far as all kernels know it.
+struct bpf_ct_opts___short {
+	__s32 netns_id;
+	__s32 error;
+	__u8 l4proto;
+	__u8 dir;
+	__u8 reserved[2];
+};
+
+extern struct nf_conn *bpf_xdp_ct_lookup(struct xdp_md *ctx, struct bpf_sock_tuple *tuple, __u32 tuple__sz,
+					 struct bpf_ct_opts___short *opts, __u32 opts__sz) __ksym;
+extern void bpf_ct_release(struct nf_conn *ct) __ksym;
+extern int bpf_ct_change_timeout(struct nf_conn *ct, __u32 timeout) __ksym;
+
+#define IPS_SEEN_REPLY (1 << 1) // enum ip_conntrack_status
+#define IPS_ASSURED (1 << 2)
+#define IPS_SEQ_ADJUST (1 << 6)
+#define IPS_DYING (1 << 9)
+#define IPS_HELPER (1 << 13)
+
+#define TCP_CONNTRACK_ESTABLISHED 3
+
+static __always_inline struct nf_conn *find_connection(struct xdp_md *ctx, const struct flow_key *key)
+{
+	struct bpf_ct_opts___short opts = { .netns_id = -1, .l4proto = key->rest >> 48 & 0xff };
+	struct bpf_sock_tuple t = {};
+
+	if (key->rest >> 56 == 4) {
+		t.ipv4.saddr = key->src[1];
+		t.ipv4.daddr = key->dst[1];
+		t.ipv4.sport = key->rest;
+		t.ipv4.dport = key->rest >> 16;
+		return bpf_xdp_ct_lookup(ctx, &t, sizeof(t.ipv4), &opts, sizeof(opts));
+	}
+	__builtin_memcpy(t.ipv6.saddr, key->src, sizeof(t.ipv6.saddr));
+	__builtin_memcpy(t.ipv6.daddr, key->dst, sizeof(t.ipv6.daddr));
+	t.ipv6.sport = key->rest;
+	t.ipv6.dport = key->rest >> 16;
+	return bpf_xdp_ct_lookup(ctx, &t, sizeof(t.ipv6), &opts, sizeof(opts));
+}
+
+// Whether packets of the connection may pass beside conntrack: those of both directions were seen,
+// and nothing but addresses and ports is changed in them.
+static __always_inline int is_ready(struct nf_conn *ct, __u32 protocol)
+{
+	unsigned long status = ct->status;
+
+	if ((status & (IPS_SEEN_REPLY | IPS_ASSURED)) != (IPS_SEEN_REPLY | IPS_ASSURED) ||
+	    status & (IPS_SEQ_ADJUST | IPS_DYING | IPS_HELPER))
+		return 0;
+	return protocol != IPPROTO_TCP || ct->proto.tcp.state == TCP_CONNTRACK_ESTABLISHED;
+}
+
+#define READ_SIDE(key, ct, side, family, protocol)                                              \
+	do {                                                                                    \
+		__u32 *src_ = (__u32 *)(key).src, *dst_ = (__u32 *)(key).dst;                   \
+		if ((family) == 4) {                                                            \
+			(key).src[0] = (key).dst[0] = 0;                                        \
+			(key).src[1] = (ct)->tuplehash[side].tuple.src.u3.all[0];               \
+			(key).dst[1] = (ct)->tuplehash[side].tuple.dst.u3.all[0];               \
+		} else {                                                                        \
+			src_[0] = (ct)->tuplehash[side].tuple.src.u3.all[0];                    \
+			src_[1] = (ct)->tuplehash[side].tuple.src.u3.all[1];                    \
+			src_[2] = (ct)->tuplehash[side].tuple.src.u3.all[2];                    \
+			src_[3] = (ct)->tuplehash[side].tuple.src.u3.all[3];                    \
+			dst_[0] = (ct)->tuplehash[side].tuple.dst.u3.all[0];                    \
+			dst_[1] = (ct)->tuplehash[side].tuple.dst.u3.all[1];                    \
+			dst_[2] = (ct)->tuplehash[side].tuple.dst.u3.all[2];                    \
+			dst_[3] = (ct)->tuplehash[side].tuple.dst.u3.all[3];                    \
+		}                                                                               \
+		(key).rest = FLOW_REST((ct)->tuplehash[side].tuple.src.u.all,                   \
+				       (ct)->tuplehash[side].tuple.dst.u.all, 0, protocol, family); \
+	} while (0)
+
+// Whether the replies go just the other way, with the same addresses and ports.
+static __always_inline int is_plain(const struct flow_new *n)
+{
+	__u32 ports = n->original.rest, answer = n->reply.rest;
+
+	return !((n->original.src[0] ^ n->reply.dst[0]) | (n->original.src[1] ^ n->reply.dst[1]) |
+		 (n->original.dst[0] ^ n->reply.src[0]) | (n->original.dst[1] ^ n->reply.src[1]) |
+		 (ports ^ (answer << 16 | answer >> 16)));
+}
+
+// conntrack_learn asks about a packet's connection and makes a flow of it if it is ready.
+static __noinline int conntrack_learn(struct xdp_md *ctx, struct connection *c)
+{
+	__u32 protocol = c->key.rest >> 48 & 0xff, family = c->key.rest >> 56;
+	struct nf_conn *ct = find_connection(ctx, &c->key);
+	struct flow_new *n = &c->new;
+	int ready;
+
+	if (!ct)
+		return CONNECTION_UNKNOWN;
+	ready = is_ready(ct, protocol);
+	if (ready && !trace_build) {
+		READ_SIDE(n->original, ct, 0, family, protocol);
+		READ_SIDE(n->reply, ct, 1, family, protocol);
+	}
+	bpf_ct_release(ct);
+	if (!ready)
+		return CONNECTION_KNOWN;
+	if (trace_build)
+		return CONNECTION_READY;
+	n->now = flow_now();
+	n->flags = is_plain(n) ? 0 : FLOW_TRANSLATED;
+	return flow_insert(n) == FLOW_MADE ? CONNECTION_READY : CONNECTION_KNOWN;
+}
+
+// conntrack_knows says whether there is such a connection.
+static __noinline int conntrack_knows(struct xdp_md *ctx, const struct flow_key *key)
+{
+	struct nf_conn *ct = find_connection(ctx, key);
+
+	if (!ct)
+		return 0;
+	bpf_ct_release(ct);
+	return 1;
+}
+
+// conntrack_renew gives a connection that the fast path carries its time anew. 0: conntrack has it no
+// more, or it has become one that only the kernel can follow.
+static __noinline int conntrack_renew(struct xdp_md *ctx, const struct flow_key *key, __u32 timeout)
+{
+	struct nf_conn *ct = find_connection(ctx, key);
+	int ready;
+
+	if (!ct)
+		return 0;
+	ready = is_ready(ct, key->rest >> 48 & 0xff);
+	if (ready)
+		bpf_ct_change_timeout(ct, timeout);
+	bpf_ct_release(ct);
+	return ready;
+}
+
+#else
+
+static __always_inline int conntrack_learn(struct xdp_md *ctx, struct connection *c)
+{
+	return CONNECTION_KNOWN;
+}
+
+static __always_inline int conntrack_knows(struct xdp_md *ctx, const struct flow_key *key)
+{
+	return 1;
+}
+
+static __always_inline int conntrack_renew(struct xdp_md *ctx, const struct flow_key *key, __u32 timeout)
+{
+	return 0;
+}
+
+#endif
+#endif

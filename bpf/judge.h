@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// What the firewall says of a packet.
+//
+// First its flow (find_flow): a packet of an established connection passes as conntrack
+// lets it pass, with the translation that the connection has. This is before the
+// route is looked up, because a translation may change the destination. Then, when both
+// interfaces are known (judge), the way from zone to zone: a connection passes where state
+// is kept; what belongs to none is dropped here when a rule drops it silently, and else is the
+// kernel's, which makes a connection of it. Where no state is kept, the rules decide
+// each packet alone.
+#ifndef MINNE_JUDGE_H
+#define MINNE_JUDGE_H
+
+#include "route.h"
+
+// The family is a constant everywhere here: the verifier knows the header's length by it.
+static __always_inline void write_key(const struct packet *p, struct flow_key *key, __u32 ipv6)
+{
+	if (!ipv6) {
+		struct iphdr *ip = p->ip;
+
+		key->src[0] = key->dst[0] = 0;
+		key->src[1] = ip->saddr;
+		key->dst[1] = ip->daddr;
+		key->rest = FLOW_REST(p->transport.sport, p->transport.dport, 0, p->transport.protocol, 4);
+	} else {
+		struct ipv6hdr *ip = p->ip;
+
+		__builtin_memcpy(key->src, &ip->saddr, sizeof(key->src));
+		__builtin_memcpy(key->dst, &ip->daddr, sizeof(key->dst));
+		key->rest = FLOW_REST(p->transport.sport, p->transport.dport, 0, p->transport.protocol, 6);
+	}
+}
+
+static __always_inline int has_flows(const struct packet *p)
+{
+	return p->transport.protocol == IPPROTO_TCP || p->transport.protocol == IPPROTO_UDP;
+}
+
+// flow_lookup that leaves no mark when the tracing build asks.
+static __always_inline int lookup(const struct flow_key *key, struct flow_hit *hit)
+{
+	if (!trace_build)
+		return flow_lookup(key, hit);
+
+	struct flow_control *c = flow_controls();
+
+	return c && flow_find(c, key, hit) && hit->side->generation == (__u16)c->generation;
+}
+
+// A packet of no flow that is known here.
+static __always_inline enum reason without_flow(struct xdp_md *ctx, struct connection *n, int is_tcp)
+{
+	enum reason beginning = n->policy & POLICY_BEGINNINGS ? REASON_BEGINNING : REASON_NONE;
+
+	if (is_tcp && (n->tcp & (TCP_SYN | TCP_ACK)) == TCP_SYN)
+		return beginning; // the first of its connection, or conntrack is asked before it is dropped
+	switch (conntrack_learn(ctx, n)) {
+	case CONNECTION_READY:
+		return REASON_LEARNED;
+	case CONNECTION_KNOWN:
+		return REASON_CONNECTION;
+	}
+	n->asked = 1;
+	return beginning;
+}
+
+// What is translated leaves with the replies' addresses, turned round.
+static __always_inline int translation(struct connection *n, const struct flow_hit *hit)
+{
+	if (!flow_translation(hit, &n->to))
+		return 0;
+	n->translated = 1;
+	n->diverted = !!((n->to.dst[0] ^ n->key.dst[0]) | (n->to.dst[1] ^ n->key.dst[1]) |
+			 ((n->to.rest ^ n->key.rest) & 0xffff0000));
+	return 1;
+}
+
+// flow_of finds a packet's flow, or learns it from conntrack.
+__attribute__((weak)) __noinline int flow_of(struct xdp_md *ctx, struct connection *n)
+{
+	struct flow_hit hit = {};
+	int is_tcp;
+
+	if (!n)
+		return REASON_INTERNAL;
+	is_tcp = (n->key.rest >> 48 & 0xff) == IPPROTO_TCP;
+	if (!lookup(&n->key, &hit))
+		return without_flow(ctx, n, is_tcp);
+	if (is_tcp) {
+		if (n->tcp & (TCP_FIN | TCP_RST)) {
+			if (!trace_build)
+				flow_delete(&hit);
+			return REASON_ENDS;
+		}
+		if ((n->tcp & (TCP_SYN | TCP_ACK)) != TCP_ACK)
+			return REASON_CONNECTION;
+	}
+	if (hit.side->seen != flow_now() && !trace_build && !conntrack_renew(ctx, &n->key, n->timeout)) {
+		flow_delete(&hit);
+		return REASON_CONNECTION;
+	}
+	if (hit.side->flags & FLOW_TRANSLATED && !translation(n, &hit))
+		return REASON_CONNECTION;
+	n->number = hit.number;
+	return REASON_NONE;
+}
+
+static __always_inline enum reason find_flow(struct packet *p, struct way *w, struct control *c, __u32 ipv6)
+{
+	struct connection *n;
+	__u32 zero = 0;
+
+	if (!(p->policy & POLICY_STATEFUL))
+		return REASON_NONE;
+	if (!has_flows(p)) // conntrack tells of TCP and UDP only
+		return p->policy & POLICY_TRANSLATES ? REASON_CONNECTION : REASON_NONE;
+	n = bpf_map_lookup_elem(&connections, &zero);
+	if (!n)
+		return REASON_CONNECTION;
+	w->connection = n;
+	n->number = n->translated = n->diverted = n->asked = 0;
+	write_key(p, &n->key, ipv6);
+	n->policy = p->policy;
+	n->tcp = p->transport.tcp;
+	n->timeout = p->transport.protocol == IPPROTO_TCP ? c->timeout_tcp : c->timeout_udp;
+	STAGE(flow_of(p->ctx, n));
+	if (!n->diverted)
+		return REASON_NONE;
+	if (!ipv6)
+		p->dst[0] = n->to.dst[1];
+	else
+		__builtin_memcpy(p->dst, n->to.dst, sizeof(p->dst));
+	return REASON_NONE;
+}
+
+// The classifier's verdict on a packet.
+static __always_inline __u32 classified(struct packet *p, __u64 way, __u32 ipv6)
+{
+	__u32 zero = 0;
+	struct question *q = bpf_map_lookup_elem(&questions, &zero);
+
+	if (!q)
+		return 0;
+	q->way = way;
+	q->policy = p->policy;
+	q->key.sport = bpf_ntohs(p->transport.sport);
+	q->key.dport = bpf_ntohs(p->transport.dport);
+	q->key.kind = p->transport.protocol;
+	if (!ipv6) {
+		struct iphdr *ip = p->ip;
+
+		q->key.src[0] = (__u64)bpf_ntohl(ip->saddr) << 32;
+		q->key.dst[0] = (__u64)bpf_ntohl(ip->daddr) << 32;
+		return ask4(q);
+	}
+
+	struct ipv6hdr *ip = p->ip;
+
+	q->key.src[0] = high64(&ip->saddr);
+	q->key.src[1] = low64(&ip->saddr);
+	q->key.dst[0] = high64(&ip->daddr);
+	q->key.dst[1] = low64(&ip->daddr);
+	return ask6(q);
+}
+
+// Whether conntrack has to be asked before a packet is dropped where state is kept, and knows it.
+__attribute__((weak)) __noinline int connected(struct xdp_md *ctx, struct connection *n)
+{
+	if (!n)
+		return 1;
+	return n->asked ? 0 : conntrack_knows(ctx, &n->key);
+}
+
+static __always_inline enum reason judge(struct packet *p, struct way *w, __u32 ipv6)
+{
+	__u32 leaves = w->adj->interface, buffer = p->policy & POLICY_BUFFER;
+	struct interface *out;
+	__u64 way;
+	int stateless;
+
+	if (!p->policy)
+		return REASON_NONE;
+	out = bpf_map_lookup_elem(&interfaces, &leaves);
+	if (!out)
+		return REASON_ZONE;
+	way = policy_way(p->policy, p->in->zone[buffer], out->zone[buffer]);
+	if (!(WAY_FLAGS(way) & WAY_KNOWN))
+		return REASON_ZONE;
+	stateless = WAY_FLAGS(way) & WAY_STATELESS;
+	if (trace_build)
+		w->zones = p->in->zone[buffer] << 8 | out->zone[buffer];
+	if (w->connection && w->connection->number)
+		return stateless ? REASON_CONNECTION : REASON_NONE;
+	if (!stateless && !has_flows(p))
+		return REASON_CONNECTION;
+
+	w->verdict = classified(p, way, ipv6);
+	switch (VERDICT_ACTION(w->verdict)) {
+	case JUDGE_PERMIT:
+		if (!stateless)
+			return REASON_BEGINNING;
+		if (p->policy & POLICY_MSS && p->transport.protocol == IPPROTO_TCP && (p->transport.tcp & (TCP_SYN | TCP_RST)) == TCP_SYN)
+			return REASON_SEGMENT_SIZE;
+		return policy_logs(w->verdict) ? REASON_LOGGED : REASON_NONE;
+	case JUDGE_DROP:
+		if (!stateless && connected(p->ctx, w->connection))
+			return REASON_CONNECTION;
+		if (policy_logs(w->verdict))
+			return REASON_LOGGED;
+		if (!trace_build)
+			policy_count(p->policy, w->verdict, p->length);
+		return REASON_DENIED;
+	}
+	return stateless ? REASON_RULE : REASON_BEGINNING;
+}
+
+#endif

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The firewall's tables: which way a packet goes from zone to zone, how such a way is
+// judged, and what each rule has counted. internal/fastpath/judge has the words,
+// classify.h the rules.
+//
+// There are two of everything. control.policy says by which packets are judged: it is
+// read once for a packet, and the writer fills the other before it changes that
+// word, so that no packet meets a mix of two firewalls.
+#ifndef MINNE_POLICY_H
+#define MINNE_POLICY_H
+
+#include "classify.h"
+#include "maps.h"
+#include "set.h"
+
+// Set before loading where there is a firewall. In the program of a router without, the verifier drops all
+// that is about it.
+const volatile __u32 firewall_build = 0;
+
+// control.policy
+enum policy_flags {
+	POLICY_BUFFER = 1,      // which of the two
+	POLICY_ON = 2,
+	POLICY_KERNEL = 4,      // the kernel judges everything
+	POLICY_STATEFUL = 8,    // packets may be of connections that conntrack knows
+	POLICY_BEGINNINGS = 16, // what belongs to no known connection is the kernel's
+	POLICY_TRANSLATES = 32, // connections may be translated
+	POLICY_MSS = 64,        // the kernel lowers the segment size of SYNs
+};
+
+#define MAX_ZONES 64
+
+// A way from zone to zone, in one word: bits 0…7 its number for the classifier, 8…15 WAY_, 16…23
+// how many sets it is tested for, from 24 on eight bits for each: bits 0…6 the set, bit 7 whether
+// the destination is asked about.
+#define WAY_KNOWN 1
+#define WAY_STATELESS 2
+#define WAY_NUMBER(word) ((word) & 0xff)
+#define WAY_FLAGS(word) ((word) >> 8 & 0xff)
+#define WAY_TESTS(word) ((word) >> 16 & 0xff)
+#define WAY_TEST(word, i) ((word) >> (24 + 8 * (i)) & 0xff)
+#define WAY_MAX_TESTS 3
+#define WAY_DESTINATION 0x80
+
+struct policy_ways {
+	__u64 way[2 * MAX_ZONES * MAX_ZONES]; // [buffer][from][to]
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct policy_ways);
+} policy_ways SEC(".maps");
+
+// Packets that a rule decided here. Bytes are of the IP packets, as nftables counts. The loader makes
+// room for POLICY_COUNTERS in each buffer when there is a firewall.
+#define POLICY_COUNTERS 16384
+
+struct tally {
+	__u64 packets;
+	__u64 bytes;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tally);
+} policy_counts SEC(".maps");
+
+// When a packet of a rule last went up to be logged, ns, by counter.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} policy_logged SEC(".maps");
+
+// Verdicts of the classifier (judge.Verdict).
+#define VERDICT_ACTION(word) ((word) & 3)
+#define VERDICT_LOG 4
+#define VERDICT_COUNTER(word) ((word) >> 16)
+#define JUDGE_KERNEL 0
+#define JUDGE_PERMIT 1
+#define JUDGE_DROP 2
+
+#define LOG_INTERVAL 100000000ULL // ns; judge.LogInterval
+
+static __always_inline __u64 policy_way(__u32 policy, __u32 from, __u32 to)
+{
+	__u32 zero = 0;
+	struct policy_ways *ways = bpf_map_lookup_elem(&policy_ways, &zero);
+	__u32 at = (policy & POLICY_BUFFER) << 12 | (from & (MAX_ZONES - 1)) << 6 | (to & (MAX_ZONES - 1));
+
+	return ways ? ways->way[at] : 0;
+}
+
+static __always_inline void policy_count(__u32 policy, __u32 verdict, __u32 bytes)
+{
+	__u32 at = (policy & POLICY_BUFFER) * POLICY_COUNTERS + VERDICT_COUNTER(verdict);
+	struct tally *t = VERDICT_COUNTER(verdict) ? bpf_map_lookup_elem(&policy_counts, &at) : 0;
+
+	if (t) {
+		t->packets++;
+		t->bytes += bytes;
+	}
+}
+
+// policy_logs says whether it is this packet's turn to be logged.
+static __always_inline int policy_logs(__u32 verdict)
+{
+	__u32 at = VERDICT_COUNTER(verdict);
+	__u64 *logged, last, now;
+
+	if (!(verdict & VERDICT_LOG) || trace_build)
+		return 0;
+	logged = bpf_map_lookup_elem(&policy_logged, &at);
+	if (!logged)
+		return 1;
+	last = *(volatile __u64 *)logged;
+	now = bpf_ktime_get_coarse_ns();
+	return now - last >= LOG_INTERVAL && __sync_val_compare_and_swap(logged, last, now) == last;
+}
+
+// What the classifier is asked.
+struct question {
+	struct classify_key key;
+	__u64 way;
+	__u32 policy;
+	__u32 reserved;
+};
+
+// That about the packet at hand; each build of the program has its own.
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct question);
+} questions SEC(".maps");
+
+// Which numbers of the way a packet gets by the sets that its source or destination is in.
+static __always_inline __u32 tested(const struct question *q, __u32 ipv6)
+{
+	__u32 number = 0;
+
+	for (__u32 i = 0; i < WAY_MAX_TESTS && i < WAY_TESTS(q->way); i++) {
+		__u32 test = WAY_TEST(q->way, i);
+		const __u64 *address = test & WAY_DESTINATION ? q->key.dst : q->key.src;
+		int has = ipv6 ? set_has6(test & (SET_MAX - 1), address[0], address[1]) :
+				 set_has4(test & (SET_MAX - 1), address[0] >> 32);
+
+		if (has)
+			number |= 1 << i;
+	}
+	return number;
+}
+
+static __always_inline __u32 ask(struct question *q, __u32 ipv6)
+{
+	__u32 zero = 0;
+	const char *image = bpf_map_lookup_elem(&classify_image, &zero);
+	struct classify_buffer b = { .mask = classify_mask };
+
+	if (!image)
+		return 0;
+	q->key.zone = WAY_NUMBER(q->way) + tested(q, ipv6);
+	b.at = image + (q->policy & POLICY_BUFFER) * ((b.mask + 1) << 2);
+	return classify_in(b, &q->key, ipv6);
+}
+
+// Global functions: the verifier reads them once, not once for each way that leads here.
+__attribute__((weak)) __noinline __u32 ask4(struct question *q)
+{
+	return q ? ask(q, 0) : 0;
+}
+
+__attribute__((weak)) __noinline __u32 ask6(struct question *q)
+{
+	return q ? ask(q, 1) : 0;
+}
+
+#endif

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// What the firewall looks at behind the IP header: protocol, ports, TCP's flags,
+// ICMP's type. Without a firewall nothing of it is read.
+//
+// A packet that ends inside such a header, or whose header tells a length that
+// can't be, is the kernel's: conntrack calls it invalid, and rules about ports do not
+// match it. So are IPv6 extension headers, which the kernel's rules look behind.
+#ifndef MINNE_TRANSPORT_H
+#define MINNE_TRANSPORT_H
+
+#include <linux/in.h>
+
+#include "ecmp.h"
+#include "policy.h"
+#include "sanity.h"
+
+#define TCP_FIN 0x01
+#define TCP_SYN 0x02
+#define TCP_RST 0x04
+#define TCP_ACK 0x10
+
+struct segment {
+	__be16 sport;
+	__be16 dport;
+	__be32 sequence;
+	__be32 acknowledged;
+	__u8 offset; // upper half: length of the header in 32-bit words
+	__u8 flags;
+	__be16 window;
+	__be16 check;
+	__be16 urgent;
+};
+
+struct datagram {
+	__be16 sport;
+	__be16 dport;
+	__be16 length;
+	__be16 check;
+};
+
+static __always_inline enum reason read_tcp(struct transport *t, const struct segment *tcp, const void *end, __u32 length)
+{
+	if ((const void *)(tcp + 1) > end || length < sizeof(*tcp))
+		return REASON_TRANSPORT;
+
+	__u32 header = tcp->offset >> 4 << 2;
+
+	if (header < sizeof(*tcp) || header > length)
+		return REASON_TRANSPORT;
+	t->tcp = tcp->flags;
+	t->sport = tcp->sport;
+	t->dport = tcp->dport;
+	return REASON_NONE;
+}
+
+// UDP, and other protocols that have ports in the same place and as long a header.
+static __always_inline enum reason read_ports(struct transport *t, const struct datagram *udp, const void *end, __u32 length)
+{
+	if ((const void *)(udp + 1) > end || length < sizeof(*udp))
+		return REASON_TRANSPORT;
+	if (t->protocol == IPPROTO_UDP) {
+		__u32 told = wire_length(udp->length);
+
+		if (told < sizeof(*udp) || told > length)
+			return REASON_TRANSPORT;
+	}
+	t->sport = udp->sport;
+	t->dport = udp->dport;
+	return REASON_NONE;
+}
+
+// read_transport reads the header that begins at an offset of the frame; length is the IP packet's
+// from there on. A global function: what it finds are just numbers to the verifier afterwards.
+__attribute__((weak)) __noinline int read_transport(struct xdp_md *ctx, struct transport *t, __u32 offset, __u32 length)
+{
+	const void *end = (void *)(long)ctx->data_end, *at = (void *)(long)ctx->data + (offset & 0xff);
+
+	if (!t)
+		return REASON_INTERNAL;
+	switch (t->protocol) {
+	case IPPROTO_TCP:
+		return read_tcp(t, at, end, length);
+	case IPPROTO_UDP:
+	case IPPROTO_UDPLITE:
+	case IPPROTO_SCTP:
+	case IPPROTO_DCCP:
+		return read_ports(t, at, end, length);
+	case IPPROTO_ICMP:
+	case IPPROTO_ICMPV6:
+		STAGE(read_ports(t, at, end, length));
+		t->dport = t->sport; // type and code are the first two bytes
+		t->sport = 0;
+	}
+	return REASON_NONE;
+}
+
+static __always_inline enum reason transport4(struct packet *p, struct control *c)
+{
+	struct iphdr *ip = p->ip;
+
+	p->dst[0] = ip->daddr;
+	if (!firewall_build)
+		return REASON_NONE;
+	p->policy = *(volatile __u32 *)&c->policy;
+	if (!p->policy)
+		return REASON_NONE;
+	if (p->policy & POLICY_KERNEL)
+		return REASON_FIREWALL;
+	p->transport.protocol = ip->protocol;
+	return read_transport(p->ctx, &p->transport, p->ip - p->data + sizeof(*ip), p->length - sizeof(*ip));
+}
+
+static __always_inline enum reason transport6(struct packet *p, struct control *c)
+{
+	struct ipv6hdr *ip = p->ip;
+
+	__builtin_memcpy(p->dst, &ip->daddr, sizeof(p->dst));
+	if (!firewall_build)
+		return REASON_NONE;
+	p->policy = *(volatile __u32 *)&c->policy;
+	if (!p->policy)
+		return REASON_NONE;
+	if (p->policy & POLICY_KERNEL)
+		return REASON_FIREWALL;
+	if (walks6(ip->nexthdr) || ip->nexthdr == IPPROTO_AH)
+		return REASON_EXTENSION;
+	p->transport.protocol = ip->nexthdr;
+	return read_transport(p->ctx, &p->transport, p->ip - p->data + sizeof(*ip), p->length - sizeof(*ip));
+}
+
+#endif

@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fastpath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"minne/internal/fastpath/classify"
+	"minne/internal/fastpath/flow"
+	"minne/internal/fastpath/judge"
+	"minne/internal/plan"
+)
+
+// The firewall in the fast path. The program has two of each table; which of them packets are
+// judged by stands in one word (control.policy), so a new firewall takes the place of the
+// old one for every packet at once.
+
+// Flags of control.policy, POLICY_ in bpf/policy.h.
+const (
+	policyBuffer     = 1
+	policyOn         = 2
+	policyKernel     = 4
+	policyStateful   = 8
+	policyBeginnings = 16
+	policyTranslates = 32
+	policyMSS        = 64
+)
+
+// Places in struct control, in words.
+const (
+	controlPolicy   = 3
+	controlTimeouts = 4
+)
+
+// A way's word, WAY_ in bpf/policy.h.
+const (
+	wayKnown       = 1 << 8
+	wayStateless   = 2 << 8
+	wayDestination = 0x80
+	waysPerBuffer  = 64 * 64
+)
+
+// firewall is what the fast path was told of the firewall, and compiled of it.
+type firewall struct {
+	told    bool // ApplyFirewall was called: what is here is the operator's word
+	policy  *judge.Policy
+	tables  *classify.Tables // nil when the kernel judges
+	kernel  string           // why the kernel judges all; "" when it does not
+	compile time.Duration
+	swap    time.Duration // the last time
+	noFlows string        // why the kernel carries connections though they could be carried here
+}
+
+// Firewall has the verbs of a subsystem for the firewall in the fast path, which is put in place
+// right behind the kernel's.
+type Firewall struct{ f *FastPath }
+
+// Firewall is the firewall's part of the fast path.
+func (f *FastPath) Firewall() Firewall { return Firewall{f} }
+
+// Plan tells nothing: what changes in the firewall, the kernel's part of it tells.
+func (Firewall) Plan(context.Context, *judge.Policy) ([]plan.Change, error) { return nil, nil }
+
+// Apply makes packets be judged by p from now on; nil is no firewall. Every packet is judged
+// wholly by the old one or the new one. Flows that were known are learned anew from conntrack, so
+// what was ended there passes no more when Apply returns. What the fast path can't repeat is left
+// to the kernel, so there is nothing that fails an apply but a broken machine.
+func (w Firewall) Apply(_ context.Context, p *judge.Policy) error {
+	f := w.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.firewall.tell(p)
+	if f.firewall.kernel != "" {
+		f.log.Warn("the kernel judges all packets: the fast path can't repeat the firewall", "reason", f.firewall.kernel)
+	}
+	if f.tables == nil {
+		return nil // packets are still the kernel's; start takes it from here
+	}
+	s := f.prog.shape
+	s.firewall = f.firewall.shape(s.firewall, f.desired.Flows)
+	if s == f.prog.shape && f.prog.firewall.hasRoom(p) {
+		return f.tables.putFirewall(&f.firewall)
+	}
+	return f.withFlowsOrWithout(s, f.rebuild)
+}
+
+// tell takes in a firewall and compiles its rules.
+func (w *firewall) tell(p *judge.Policy) {
+	w.told, w.policy, w.tables, w.kernel = true, p, nil, ""
+	if p == nil {
+		return
+	}
+	if w.kernel = p.Kernel; w.kernel != "" {
+		return
+	}
+	start := time.Now()
+	err := p.Check()
+	if err == nil {
+		w.tables, err = classify.Compile(p.Rules, classify.Options{None: judge.Verdict{Action: judge.Kernel}.Word()})
+	}
+	w.compile = time.Since(start)
+	if err != nil {
+		w.kernel = err.Error()
+	}
+}
+
+// shape is what a program for this firewall looks like; before is what it was, of which is kept what
+// still fits. flows is how many flows the operator asks for, 0 for the default.
+func (w *firewall) shape(before firewallShape, flows int) firewallShape {
+	if w.policy == nil || w.kernel != "" {
+		return firewallShape{on: w.policy != nil && before.on}
+	}
+	s := firewallShape{on: true, full: before.full || w.tables.Stats().Bytes > classify.LayoutOf(classify.Small).Limit()}
+	members := 0
+	for _, set := range w.policy.Sets {
+		members += len(set.Prefixes)
+	}
+	if members > 0 {
+		s.members = max(1<<bits.Len(uint(members-1)), minMembers)
+	}
+	s.members = max(s.members, before.members)
+	if w.policy.Stateful {
+		s.conntrack = true
+		if s.flows = flows; flows == 0 {
+			s.flows = defaultFlows()
+		}
+	}
+	return s
+}
+
+// minMembers is the least room for members of sets, for those that come live.
+const minMembers = 4096
+
+// defaultFlows is as many as conntrack can have, but not more than a 32nd of the memory.
+func defaultFlows() int {
+	var info unix.Sysinfo_t
+	flows := flow.MinFlows
+	if unix.Sysinfo(&info) == nil {
+		flows = flow.SizeFor(uint64(info.Totalram) * uint64(info.Unit)).Flows
+	}
+	if most := newProcSettings().number("netfilter", "nf_conntrack_max"); most > 0 {
+		flows = min(flows, most)
+	}
+	return max(flows, flow.MinFlows)
+}
+
+// withFlowsOrWithout loads a program. Where the kernel has no functions to ask conntrack, connections
+// stay with it.
+func (f *FastPath) withFlowsOrWithout(s shape, load func(shape) error) error {
+	err := load(s)
+	f.firewall.noFlows = ""
+	if err != nil && s.firewall.conntrack {
+		f.firewall.noFlows = err.Error()
+		f.log.Warn("the kernel carries all connections: it can't be asked about them", "error", err)
+		s.firewall.conntrack, s.firewall.flows = false, 0
+		err = load(s)
+	}
+	return err
+}
+
+// hasRoom says whether the sets of a policy find numbers beside those in use.
+func (m *firewallMemory) hasRoom(p *judge.Policy) bool {
+	if p == nil {
+		return true
+	}
+	free := 0
+	for _, name := range m.slots {
+		if name == "" {
+			free++
+		}
+	}
+	for _, set := range p.Sets {
+		if !slices.Contains(m.slots[:], set.Name) {
+			free--
+		}
+	}
+	return free >= 0
+}
+
+// slot is the number of a set in the shared memory, a new one if it has none.
+func (m *firewallMemory) slot(name string) int {
+	i := slices.Index(m.slots[:], name)
+	if i < 0 {
+		i = slices.Index(m.slots[:], "") // there is one: hasRoom
+		m.slots[i] = name
+	}
+	return i
+}
+
+// putFirewall writes the firewall into the program's tables and makes packets be judged by it.
+func (t *tables) putFirewall(w *firewall) error {
+	start := time.Now()
+	m, p := &t.prog.firewall, w.policy
+	t.firewall = w
+	flags := uint32(0)
+	switch {
+	case p == nil:
+	case w.kernel != "":
+		flags = policyOn | policyKernel
+	default:
+		buffer, err := m.rules.Prepare(w.tables)
+		if err != nil {
+			return err
+		}
+		if err := t.fillFirewall(w, int(buffer)); err != nil {
+			return err
+		}
+		m.rules.Activate(buffer)
+		flags = buffer | w.flags()
+	}
+	t.prog.control.store(controlTimeouts, timeoutWord(newProcSettings()))
+	t.prog.control.store(controlPolicy, pair(flags, 0))
+	m.flows.Invalidate()
+	waitForReaders() // now no packet is judged by the old firewall
+	m.forget(p)
+	w.swap = time.Since(start)
+	return nil
+}
+
+func (w *firewall) flags() uint32 {
+	flags := uint32(policyOn)
+	for _, f := range []struct {
+		is   bool
+		flag uint32
+	}{
+		{w.policy.Stateful, policyStateful}, {w.policy.Beginnings, policyBeginnings}, {w.policy.MSSClamp, policyMSS},
+		{w.policy.Translates, policyTranslates},
+	} {
+		if f.is {
+			flags |= f.flag
+		}
+	}
+	return flags
+}
+
+// fillFirewall fills a buffer that no packet is judged by.
+func (t *tables) fillFirewall(w *firewall, buffer int) error {
+	m, p := &t.prog.firewall, w.policy
+	numbers := make([]int, len(p.Sets))
+	for i, set := range p.Sets {
+		numbers[i] = m.slot(set.Name)
+		if err := m.sets.Replace(numbers[i], set.Prefixes); err != nil {
+			return fmt.Errorf("set %s: %w", set.Name, err)
+		}
+	}
+	ways := m.ways[buffer*waysPerBuffer:][:waysPerBuffer]
+	clear(ways)
+	for way, pair := range p.Pairs {
+		ways[int(way.From)*64+int(way.To)] = wayWord(pair, numbers)
+	}
+	t.zones[buffer] = p.Zones
+	for _, l := range t.links {
+		t.renderZones(l)
+	}
+	err := t.clearCounts(buffer)
+	t.counters[buffer] = p.Counters
+	return err
+}
+
+// wayWord is how the program has a way.
+func wayWord(p judge.Pair, numbers []int) uint64 {
+	word := uint64(p.ID) | wayKnown | uint64(len(p.Tests))<<16
+	if p.Stateless {
+		word |= wayStateless
+	}
+	for i, test := range p.Tests {
+		one := uint64(numbers[test.Set])
+		if test.Destination {
+			one |= wayDestination
+		}
+		word |= one << (24 + 8*i)
+	}
+	return word
+}
+
+// forget lets go of sets that the firewall in force does not have.
+func (m *firewallMemory) forget(p *judge.Policy) {
+	for i, name := range m.slots {
+		if name == "" || p != nil && slices.ContainsFunc(p.Sets, func(s judge.Set) bool { return s.Name == name }) {
+			continue
+		}
+		m.sets.Clear(i)
+		m.slots[i] = ""
+	}
+}
+
+// timeoutWord is how long conntrack keeps connections that are established, in milliseconds: TCP, UDP.
+func timeoutWord(s *procSettings) uint64 {
+	ms := func(knob string, otherwise int) uint32 {
+		seconds := s.number("netfilter", knob)
+		if seconds == 0 {
+			seconds = otherwise
+		}
+		return uint32(min(seconds, maxTimeout) * 1000)
+	}
+	return pair(ms("nf_conntrack_tcp_timeout_established", 432000), ms("nf_conntrack_udp_timeout_stream", 120))
+}
+
+// maxTimeout is the longest time that 32 bits of milliseconds can tell, in seconds.
+const maxTimeout = 4_294_967
+
+// renderZones writes the zones of an interface, of which one is in use.
+func (t *tables) renderZones(l *device) {
+	if l.Index < maxIfindex {
+		t.prog.interfaces.store(2*l.Index+1, zoneWord(slotOf(l.Index), t.zones[0][l.Name], t.zones[1][l.Name]))
+	}
+}
+
+// clearCounts sets the counters of a buffer to zero.
+func (t *tables) clearCounts(buffer int) error {
+	m := t.prog.objects.PolicyCounts
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("asking how many processors there are: %w", err)
+	}
+	zero := make([]routerTally, cpus)
+	for i := range t.counters[buffer] {
+		key := uint32(buffer*judge.MaxCounters + i + 1)
+		if err := m.Put(&key, zero); err != nil {
+			return fmt.Errorf("setting the counters of rules to zero: %w", err)
+		}
+	}
+	return nil
+}
+
+// RuleCount is what a counter of the firewall (judge.Verdict.Counter) has counted in the fast path.
+// Bytes are of IP packets.
+type RuleCount struct{ Packets, Bytes uint64 }
+
+// RuleCounts are the counters of the firewall that is in force, without those that are zero. They
+// begin anew with each firewall.
+func (f *FastPath) RuleCounts() (map[uint16]RuleCount, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	counts := map[uint16]RuleCount{}
+	if f.tables == nil || f.firewall.policy == nil || f.firewall.kernel != "" {
+		return counts, nil
+	}
+	flags, _ := splitPair(f.prog.control.load(controlPolicy))
+	base := (flags & policyBuffer) * judge.MaxCounters
+	for i := 1; i <= f.firewall.policy.Counters; i++ {
+		var cpus []routerTally
+		key := base + uint32(i)
+		if err := f.prog.objects.PolicyCounts.Lookup(&key, &cpus); err != nil {
+			return nil, fmt.Errorf("reading the counters of rules: %w", err)
+		}
+		var sum RuleCount
+		for _, c := range cpus {
+			sum.Packets += c.Packets
+			sum.Bytes += c.Bytes
+		}
+		if sum.Packets > 0 {
+			counts[uint16(i)] = sum
+		}
+	}
+	return counts, nil
+}
+
+// ChangeSet adds members to a set that is asked for by address and deletes some, at once and without
+// a new firewall. known is false for a set that is not asked for so.
+func (f *FastPath) ChangeSet(name string, add, del []netip.Prefix) (known bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.tables == nil {
+		return false, nil
+	}
+	m := &f.prog.firewall
+	slot := slices.Index(m.slots[:], name)
+	if name == "" || slot < 0 {
+		return false, nil
+	}
+	var failed []error
+	for _, p := range add {
+		if err := m.sets.Add(slot, p); err != nil {
+			failed = append(failed, err)
+			break
+		}
+	}
+	for _, p := range del {
+		m.sets.Delete(slot, p)
+	}
+	return true, errors.Join(failed...)
+}
+
+// ForgetFlows makes every flow be asked for again from conntrack: connections have been ended there.
+func (f *FastPath) ForgetFlows() {
+	f.locked(func() { f.prog.firewall.flows.Invalidate() })
+}
+
+// Flows calls visit for the flows that the fast path carries and a filter chooses, until it returns
+// false. visit must not call the fast path.
+func (f *FastPath) Flows(filter flow.Filter, visit func(flow.Flow) bool) {
+	f.locked(func() { f.prog.firewall.flows.Walk(flow.Now(), filter, visit) })
+}
+
+// FlowStats describe the flow table; ok is false where the fast path carries no flows.
+func (f *FastPath) FlowStats() (s flow.Stats, ok bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.tables == nil || !f.prog.shape.firewall.conntrack {
+		return s, false, nil
+	}
+	var counts []flow.Counts
+	zero := uint32(0)
+	if err := f.prog.objects.FlowCounts.Lookup(&zero, &counts); err != nil {
+		return s, false, fmt.Errorf("reading the counts of flows: %w", err)
+	}
+	return f.prog.firewall.flows.Stats(counts), true, nil
+}
+
+// sweepEvery is how often flows that have been silent are looked for, and sweepPlaces how many
+// places are looked at before others may use the fast path in between.
+const (
+	sweepEvery  = 15 * time.Second
+	sweepPlaces = 1 << 16
+)
+
+// Collector is the task that ends flows which have been silent for too long.
+type Collector struct{ f *FastPath }
+
+// Collector is the fast path's task.
+func (f *FastPath) Collector() Collector { return Collector{f} }
+
+func (Collector) String() string { return "flow-collector" }
+
+// Ready is ready from the beginning.
+func (Collector) Ready() <-chan struct{} {
+	ready := make(chan struct{})
+	close(ready)
+	return ready
+}
+
+// Run collects until ctx ends. A router without flows is not woken for long.
+func (c Collector) Run(ctx context.Context) error {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			for more := true; more; {
+				more = c.f.sweepFlows()
+			}
+		}
+	}
+}
+
+// sweepFlows looks at some places, and reports whether there are more in this round.
+func (f *FastPath) sweepFlows() (more bool) {
+	f.locked(func() {
+		if f.prog.shape.firewall.conntrack && !f.prog.firewall.flows.Empty() {
+			more = !f.prog.firewall.flows.Sweep(flow.Now(), sweepPlaces).Round
+		}
+	})
+	return more
+}

@@ -42,7 +42,7 @@ translation), host PREFIX (either), port N, proto tcp|udp|icmp|N, zone NAME, sta
 		},
 	}
 	c.Flags().StringVar(&by, "by", flows.ByFlow, "a row for each `what`: flow, host or zone (from one zone to another)")
-	c.Flags().StringVar(&sort, "sort", flows.SortBytes, "what comes first: bytes, rate (takes a second) or connections (of hosts and zones)")
+	c.Flags().StringVar(&sort, "sort", flows.SortBytes, "`order` of the rows: bytes, rate (takes a second) or connections (of hosts and zones)")
 	c.Flags().IntVar(&top, "top", flows.DefaultTop, "`number` of rows at most, up to 10000")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the daemon's answer as JSON")
 	c.AddCommand(newShowFlowsSummaryCommand(a))

@@ -14,7 +14,11 @@ import (
 // Flows prints connections, or their sums by hosts or zones. The arrows are seen from who opened the
 // connection; for hosts, packets that it sent stand first.
 func Flows(w io.Writer, a flows.Answer) error {
-	fmt.Fprintf(w, "%s connections", count(a.Connections))
+	word := "connections"
+	if a.Connections == 1 {
+		word = "connection"
+	}
+	fmt.Fprintf(w, "%s %s", count(a.Connections), word)
 	if a.Matched < a.Connections {
 		fmt.Fprintf(w, ", %s match", count(a.Matched))
 	}
@@ -127,7 +131,7 @@ const nearlyFull = 90
 // FlowsSummary prints how many connections there are, and how full the tables are.
 func FlowsSummary(w io.Writer, s flows.Summary) error {
 	if s.Capacity == 0 {
-		_, err := fmt.Fprintln(w, "The kernel keeps no connections: no firewall is loaded")
+		_, err := fmt.Fprintln(w, "The kernel keeps no connections: conntrack is not loaded, there is no firewall")
 		return err
 	}
 	fmt.Fprintf(w, "Connections: %s of %s (%s), %s IPv4 and %s IPv6; source translated %s, destination %s\n",
@@ -141,8 +145,19 @@ func FlowsSummary(w io.Writer, s flows.Summary) error {
 	if s.Uncounted > 0 {
 		fmt.Fprintf(w, "Not counted: %s of them, which began before the firewall did\n", count(s.Uncounted))
 	}
-	fmt.Fprintf(w, "For want of room: %s connections ended early, %s packets dropped; packets that fit no connection: %s\n\n",
+	fmt.Fprintf(w, "For want of room: %s connections ended early, %s packets dropped; packets that fit no connection: %s\n",
 		count(s.Trouble.EarlyDropped), count(s.Trouble.Dropped), count(s.Trouble.Invalid))
+	if err := protocolsAndZones(w, s); err != nil || s.FastPath == nil {
+		return err
+	}
+	return flowTableStats(w, *s.FastPath)
+}
+
+// protocolsAndZones prints what kinds of connections there are.
+func protocolsAndZones(w io.Writer, s flows.Summary) error {
+	if s.Connections == 0 {
+		return nil
+	}
 	protocols := table{head: []string{"Protocol", ">Connections", "States"}}
 	for _, p := range s.Protocols {
 		var states []string
@@ -151,20 +166,13 @@ func FlowsSummary(w io.Writer, s flows.Summary) error {
 		}
 		protocols.row(p.Protocol, count(p.Connections), strings.Join(states, ", "))
 	}
-	if err := protocols.write(w); err != nil {
+	fmt.Fprintln(w)
+	if err := protocols.write(w); err != nil || len(s.Zones) == 0 {
 		return err
 	}
-	if len(s.Zones) > 0 {
-		fmt.Fprintln(w)
-		zones := zoneTable(s.Zones)
-		if err := zones.write(w); err != nil {
-			return err
-		}
-	}
-	if s.FastPath == nil {
-		return nil
-	}
-	return flowTableStats(w, *s.FastPath)
+	fmt.Fprintln(w)
+	zones := zoneTable(s.Zones)
+	return zones.write(w)
 }
 
 // flowTableStats prints the fast path's table in the manner of rtstat.

@@ -31,15 +31,15 @@ type pretended struct {
 	stats flow.Stats
 }
 
-func (p *pretended) Flows(visit func(flow.Flow) bool) {
+func (p *pretended) Flows(filter flow.Filter, visit func(flow.Flow) bool) {
 	for _, f := range p.flows {
-		if !visit(f) {
+		if filter.Match(&f) && !visit(f) {
 			return
 		}
 	}
 }
 
-func (p *pretended) FlowStats() (flow.Stats, bool) { return p.stats, true }
+func (p *pretended) FlowStats() (flow.Stats, bool, error) { return p.stats, true, nil }
 
 // masqueraded is connection i of many: hosts of 127.0.0.0/8 to web servers, sent from one address.
 func masqueraded(i int) *Connection {
@@ -334,7 +334,7 @@ func TestOneBook(t *testing.T) {
 	fast.flows[0].Packets[0] += 4
 	fast.flows[0].Bytes[0] += 4 * 114
 	var rate *Rate
-	if _, err := table.each(t.Context(), func(c *Connection) {
+	if _, err := table.each(t.Context(), flow.Filter{}, func(c *Connection) {
 		if c.Key[0].Protocol == 17 {
 			rate = e.rate(c, e.at.Add(2*time.Second))
 		}

@@ -6,9 +6,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"hash/maphash"
 	"net/netip"
 	"slices"
 	"time"
+
+	"minne/internal/fastpath/flow"
 )
 
 // Answer is what minne show flows shows.
@@ -102,9 +105,10 @@ func (t *Table) begin(ctx context.Context) (z *zones, end func(), err error) {
 }
 
 // each reads both sides and visits every connection.
-func (t *Table) each(ctx context.Context, visit func(*Connection)) (repeated, error) {
-	r := readRepeated(t.fast)
-	return r, connections(ctx, func(c *Connection) {
+// filter says which flows of the fast path matter; others may be taken for the kernel's alone.
+func (t *Table) each(ctx context.Context, filter flow.Filter, visit func(*Connection)) (flows int, err error) {
+	r := readRepeated(t.fast, filter)
+	return len(r.flows), connections(ctx, func(c *Connection) {
 		r.join(c)
 		visit(c)
 	})
@@ -129,7 +133,7 @@ func (t *Table) List(ctx context.Context, q Question) (Answer, error) {
 	l := lister{q: q, zones: z, answer: Answer{By: q.By, Sort: q.Sort},
 		hosts: map[netip.Addr]*Host{}, pairs: pairs{}}
 	now := time.Now()
-	_, err = t.each(ctx, func(c *Connection) {
+	_, err = t.each(ctx, q.flows(), func(c *Connection) {
 		l.answer.Connections++
 		if q.match(c, z) {
 			l.add(c, since.rate(c, now))
@@ -144,16 +148,16 @@ func (t *Table) List(ctx context.Context, q Question) (Answer, error) {
 // earlier is what connections had transferred some time ago.
 type earlier struct {
 	at     time.Time
-	hashes repeated
-	counts map[uint64]counts
+	seed   maphash.Seed
+	counts map[uint64]counts // by hash
 }
 
 // look remembers what the chosen connections have transferred, and waits for a second.
 func (t *Table) look(ctx context.Context, q Question, z *zones) (*earlier, error) {
-	e := earlier{at: time.Now(), hashes: readRepeated(nil), counts: map[uint64]counts{}}
-	_, err := t.each(ctx, func(c *Connection) {
+	e := earlier{at: time.Now(), seed: maphash.MakeSeed(), counts: map[uint64]counts{}}
+	_, err := t.each(ctx, q.flows(), func(c *Connection) {
 		if q.match(c, z) {
-			e.counts[e.hashes.hash(&c.Key[0])] = counts{c.Packets, c.Bytes}
+			e.counts[hash(e.seed, &c.Key[0])] = counts{c.Packets, c.Bytes}
 		}
 	})
 	if err != nil {
@@ -173,7 +177,7 @@ func (e *earlier) rate(c *Connection, now time.Time) *Rate {
 	if e == nil {
 		return nil
 	}
-	was := e.counts[e.hashes.hash(&c.Key[0])]
+	was := e.counts[hash(e.seed, &c.Key[0])]
 	seconds := now.Sub(e.at).Seconds()
 	var r Rate
 	for d := range 2 {

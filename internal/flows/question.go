@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"minne/internal/fastpath/flow"
 )
 
 // Question is what minne show flows asks.
@@ -162,6 +164,15 @@ func (f *Filter) match(c *Connection, z *zones) bool {
 		in(f.Host, k[0].Source, k[0].Destination, k[1].Source, k[1].Destination) &&
 		(f.State == "" || f.State == c.State()) &&
 		(f.Zone == "" || z.zone(k[0].Source) == f.Zone || z.zone(k[1].Source) == f.Zone)
+}
+
+// flows is a filter for the fast path that lets pass all that match may choose.
+func (f *Filter) flows() flow.Filter {
+	of := flow.Filter{Host: f.Host, Port: f.Port}
+	if len(f.Protocols) == 1 {
+		of.Protocol = f.Protocols[0]
+	}
+	return of
 }
 
 // hosts says which ends of a chosen connection are rows of an answer by hosts: those that the filter is about.

@@ -68,7 +68,7 @@ func (t *Table) Summarize(ctx context.Context) (Summary, error) {
 	}
 	defer end()
 	b := summer{zones: z, states: map[uint8]map[string]int{}, pairs: pairs{}}
-	read, err := t.each(ctx, b.add)
+	flows, err := t.each(ctx, flow.Filter{}, b.add)
 	if err = cmp.Or(err, z.failed); err != nil {
 		return Summary{}, err
 	}
@@ -85,10 +85,11 @@ func (t *Table) Summarize(ctx context.Context) (Summary, error) {
 	if t.fast == nil {
 		return s, nil
 	}
-	if stats, ok := t.fast.FlowStats(); ok {
-		s.FastPath = &FastPathSummary{Connections: b.repeated, Without: max(len(read.counts)-b.repeated, 0), Table: stats}
+	stats, ok, err := t.fast.FlowStats()
+	if ok {
+		s.FastPath = &FastPathSummary{Connections: b.repeated, Without: max(flows-b.repeated, 0), Table: stats}
 	}
-	return s, nil
+	return s, err
 }
 
 // limit reads one of conntrack's settings; 0 when it is not loaded.

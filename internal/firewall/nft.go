@@ -4,9 +4,6 @@ package firewall
 
 import (
 	"cmp"
-	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +11,7 @@ import (
 	"minne/internal/nft"
 )
 
-// What nft(8) is asked and how its answers are read.
+// What the kernel is asked about the table, and how its answers are read.
 
 // loaded returns the fingerprint of the table that is loaded, "" when there is none.
 func loaded() (string, error) {
@@ -44,52 +41,19 @@ type counted struct {
 	bytes   uint64
 }
 
-// listing is the part of nft's JSON that counters are read from.
-type listing struct {
-	Nftables []struct {
-		Rule *struct {
-			Comment string `json:"comment"`
-			Expr    []struct {
-				Counter *struct {
-					Packets uint64 `json:"packets"`
-					Bytes   uint64 `json:"bytes"`
-				} `json:"counter"`
-			} `json:"expr"`
-		} `json:"rule"`
-	} `json:"nftables"`
-}
-
 // readCounters reads all counters of the loaded table, rules first, by their numbers.
-func readCounters(ctx context.Context) ([]counted, error) {
-	out, err := nft.Run(ctx, "", "-j", "-t", "list", "table", "inet", tableName)
+func readCounters() ([]counted, error) {
+	sums, err := nft.Counters(tableName)
 	if err != nil {
 		return nil, err
 	}
-	var all listing
-	if err := json.Unmarshal([]byte(out), &all); err != nil {
-		return nil, fmt.Errorf("nft's list of the table: %w", err)
-	}
-	sums := map[string]*counted{}
-	for _, o := range all.Nftables {
-		if o.Rule == nil || o.Rule.Comment == "" {
-			continue
-		}
-		sum := sums[o.Rule.Comment]
-		if sum == nil {
-			c := parseComment(o.Rule.Comment)
-			sum = &c
-			sums[o.Rule.Comment] = sum
-		}
-		for _, e := range o.Rule.Expr {
-			if e.Counter != nil {
-				sum.packets += e.Counter.Packets
-				sum.bytes += e.Counter.Bytes
-			}
-		}
-	}
 	list := make([]counted, 0, len(sums))
-	for _, c := range sums {
-		list = append(list, *c)
+	for comment, sum := range sums {
+		if comment != "" {
+			c := parseComment(comment)
+			c.packets, c.bytes = sum.Packets, sum.Bytes
+			list = append(list, c)
+		}
 	}
 	slices.SortFunc(list, func(a, b counted) int {
 		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.id, b.id), cmp.Compare(a.words, b.words))

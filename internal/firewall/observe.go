@@ -88,7 +88,7 @@ func (f *Firewall) Observe(ctx context.Context) (Observed, error) {
 	case now != want:
 		o.Problem = "another table than that of the running configuration is loaded; minne apply loads it again"
 	default:
-		if counters, err = readCounters(ctx); err != nil {
+		if counters, err = readCounters(); err != nil {
 			return o, err
 		}
 	}

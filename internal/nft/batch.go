@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -105,6 +104,9 @@ func (t talk) answers(do func(kind uint16, body []byte)) error {
 			if length < unix.SizeofNlMsghdr || length > len(rest) {
 				return errors.New("the kernel's answer is cut short")
 			}
+			if binary.NativeEndian.Uint16(rest[6:])&unix.NLM_F_DUMP_INTR != 0 {
+				return unix.EINTR // the list has changed while it was read
+			}
 			body := rest[unix.SizeofNlMsghdr:length]
 			switch {
 			case kind == unix.NLMSG_DONE:
@@ -132,41 +134,4 @@ func attributes(list []byte, do func(kind uint16, value []byte)) {
 		do(binary.NativeEndian.Uint16(list[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER), list[4:length])
 		list = list[min((length+3)&^3, len(list)):]
 	}
-}
-
-// tableUserdata is NFTA_TABLE_USERDATA; of its entries (type, length, value), comment is type 0.
-const tableUserdata = 6
-
-// Comment returns the comment of a table of family inet, and whether there is such a table.
-func Comment(table string) (comment string, there bool, err error) {
-	t, err := dial()
-	if errors.Is(err, unix.EPROTONOSUPPORT) {
-		return "", false, nil // a kernel without a packet filter has no table
-	}
-	if err != nil {
-		return "", false, err
-	}
-	defer t.close()
-	ask := newMessage(kindOf(unix.NFT_MSG_GETTABLE), unix.NLM_F_REQUEST|unix.NLM_F_ACK, unix.NFPROTO_INET)
-	if err := t.send(ask.text(unix.NFTA_TABLE_NAME, table).end()); err != nil {
-		return "", false, fmt.Errorf("ask for table %s: %w", table, err)
-	}
-	err = t.answers(func(_ uint16, body []byte) {
-		there = true
-		attributes(body, func(kind uint16, value []byte) {
-			for kind == tableUserdata && len(value) >= 2 && len(value) >= 2+int(value[1]) {
-				if value[0] == 0 && value[1] > 0 {
-					comment = string(value[2 : 1+value[1]]) // without the zero behind it
-				}
-				value = value[2+value[1]:]
-			}
-		})
-	})
-	if slices.ContainsFunc([]error{unix.ENOENT, unix.EINVAL, unix.EOPNOTSUPP}, func(e error) bool { return err == e }) {
-		return "", false, nil // no such table, or a kernel without tables
-	}
-	if err != nil {
-		return "", false, fmt.Errorf("ask for table %s: %w", table, err)
-	}
-	return comment, there, nil
 }

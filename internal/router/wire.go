@@ -43,7 +43,7 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 		watcher:  kernel.NewWatcher(log.With("task", "watcher"), fast),
 		routing:  routing.New(inst, log.With("task", "routing")),
 		fastpath: fast,
-		flows:    flows.New(nil, filter.Zones),
+		flows:    flows.New(fast, filter.Zones),
 	}
 }
 

@@ -78,29 +78,26 @@ type addressing struct {
 
 // plan chooses the addresses: RFC 2544's (RFC 6815) and RFC 5180's networks for benchmarks.
 func plan(spec device.Spec) addressing {
-	list := func(texts ...string) (all []netip.Prefix) {
-		for _, t := range texts {
-			all = append(all, netip.MustParsePrefix(t))
-		}
-		return all
-	}
 	a := addressing{
-		path:  Bridged,
-		hosts: map[string][]netip.Prefix{"client": list("198.18.0.2/24", "2001:2:0:1::2/64"), "server": list("198.18.0.3/24", "2001:2:0:1::3/64")},
+		path: Bridged,
+		hosts: map[string][]netip.Prefix{
+			"client": device.Prefixes("198.18.0.2/24", "2001:2:0:1::2/64"),
+			"server": device.Prefixes("198.18.0.3/24", "2001:2:0:1::3/64"),
+		},
 	}
 	var client, server []lab.Route
 	if spec.Hops() > 0 {
 		a.path = Routed
-		a.hosts["server"] = list("198.19.0.2/24", "2001:2:0:2::2/64")
-		a.ports = map[string][]netip.Prefix{"in": list("198.18.0.1/24", "2001:2:0:1::1/64"), "out": list("198.19.0.1/24", "2001:2:0:2::1/64")}
-		client, server = routes(a.hosts["server"], a.ports["in"]), routes(a.hosts["client"], a.ports["out"])
+		a.hosts["server"] = device.Prefixes("198.19.0.2/24", "2001:2:0:2::2/64")
+		a.ports = map[string][]netip.Prefix{device.In: device.InAddresses, device.Out: device.OutAddresses}
+		client, server = routes(a.hosts["server"], a.ports[device.In]), routes(a.hosts["client"], a.ports[device.Out])
 	}
 	a.server = map[string]netip.Addr{IPv4: a.hosts["server"][0].Addr(), IPv6: a.hosts["server"][1].Addr()}
 	a.topology = lab.Topology{
 		Nodes: []lab.Node{{Name: "client", Routes: client}, {Name: "device"}, {Name: "server", Routes: server}},
 		Links: []lab.Link{
-			{A: lab.Port{Node: "client", Name: hostPort, Addresses: a.hosts["client"]}, B: lab.Port{Node: "device", Name: "in"}},
-			{A: lab.Port{Node: "device", Name: "out"}, B: lab.Port{Node: "server", Name: hostPort, Addresses: a.hosts["server"]}},
+			{A: lab.Port{Node: "client", Name: hostPort, Addresses: a.hosts["client"]}, B: lab.Port{Node: "device", Name: device.In}},
+			{A: lab.Port{Node: "device", Name: device.Out}, B: lab.Port{Node: "server", Name: hostPort, Addresses: a.hosts["server"]}},
 		},
 	}
 	return a
@@ -119,7 +116,7 @@ func routes(far, near []netip.Prefix) (all []lab.Route) {
 
 func (n *Network) start(ctx context.Context, spec device.Spec, means device.Means, a addressing) (err error) {
 	w := device.Wiring{}
-	for _, p := range []struct{ port, host string }{{"in", "client"}, {"out", "server"}} {
+	for _, p := range []struct{ port, host string }{{device.In, "client"}, {device.Out, "server"}} {
 		h := n.lab.Node(p.host)
 		// Lets a veth take the frames that the device's fast path redirects to it; the same for all devices.
 		if _, err := h.Run(ctx, "ethtool", "-K", hostPort, "gro", "on"); err != nil {

@@ -13,7 +13,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,24 +23,13 @@ import (
 	"minne/internal/fulltable"
 	"minne/internal/lab"
 	"minne/internal/lab/campus"
+	"minne/internal/testbuild"
 	"minne/internal/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }
 
 const prefixes = 20_000
-
-// build compiles the minne command as a user has it.
-func build(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "minne")
-	cmd := exec.Command("go", "build", "-o", binary, "minne/cmd/minne")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	return binary
-}
 
 // part returns some prefixes of the full table, the same every time.
 func part(t *testing.T, n int) []netip.Prefix {
@@ -88,7 +76,7 @@ func (s *scenario) run(t *testing.T, name string, do func(*testing.T)) {
 
 func TestCampus(t *testing.T) {
 	report := campus.NewReport(t.Output())
-	c, err := campus.Build(t.Context(), build(t), part(t, prefixes), report)
+	c, err := campus.Build(t.Context(), testbuild.Minne(t, t.TempDir()), part(t, prefixes), report)
 	if err != nil {
 		t.Fatal(err)
 	}

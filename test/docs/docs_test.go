@@ -37,6 +37,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/config"
+	"minne/internal/testbuild"
 	"minne/internal/testns"
 )
 
@@ -63,7 +64,8 @@ func TestGuides(t *testing.T) {
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no guides found: %v", err)
 	}
-	bin := buildMinne(t)
+	bin := t.TempDir()
+	testbuild.Minne(t, bin)
 	for _, path := range append(paths, "../../README.md") {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			g := readGuide(t, path)
@@ -340,14 +342,4 @@ var (
 // plain is a line without what differs from run to run: figures and widths of columns.
 func plain(line string) string {
 	return strings.TrimSpace(spaces.ReplaceAllString(figures.ReplaceAllString(line, "0"), " "))
-}
-
-func buildMinne(t *testing.T) (dir string) {
-	t.Helper()
-	dir = t.TempDir()
-	build := exec.Command("go", "build", "-o", dir+"/minne", "minne/cmd/minne")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return dir
 }

@@ -21,6 +21,7 @@ import (
 	"minne/internal/lab/report"
 	"minne/internal/lab/result"
 	"minne/internal/lab/trial"
+	"minne/internal/testbuild"
 )
 
 // The minne command as a user has it, and what he may do wrong.
@@ -40,13 +41,7 @@ type command struct{ binary string }
 
 func build(t *testing.T) command {
 	t.Helper()
-	c := command{filepath.Join(open(t), "minne")}
-	cmd := exec.Command("go", "build", "-o", c.binary, "minne/cmd/minne")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	return c
+	return command{testbuild.Minne(t, open(t))}
 }
 
 // open is a directory of the test's that every user may read and write.

@@ -6,27 +6,17 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"minne/internal/lab"
+	"minne/internal/testbuild"
 	"minne/internal/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }
-
-// buildMinne builds the command that the lab runs.
-func buildMinne(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "minne")
-	if out, err := exec.Command("go", "build", "-o", binary, "minne/cmd/minne").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return binary
-}
 
 func up(t *testing.T, b *Blueprint, binary string) *Network {
 	t.Helper()
@@ -72,7 +62,7 @@ func ping(t *testing.T, from *lab.Running, to string) {
 }
 
 func TestBuiltinTopologiesForward(t *testing.T) {
-	binary := buildMinne(t)
+	binary := testbuild.Minne(t, t.TempDir())
 	for name, c := range map[string]struct {
 		from string
 		to   []string
@@ -100,7 +90,7 @@ func TestBIRDMinneAndFRRExchangeRoutes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	net := up(t, b, buildMinne(t))
+	net := up(t, b, testbuild.Minne(t, t.TempDir()))
 	for _, to := range []string{"203.0.113.2", "2001:db8:b::2"} {
 		ping(t, net.Node("left"), to)
 	}
@@ -129,7 +119,7 @@ func TestAChainOfRouters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	net := up(t, b, buildMinne(t))
+	net := up(t, b, testbuild.Minne(t, t.TempDir()))
 	left := net.Node("left")
 	ping(t, left, "192.0.2.194")
 	for _, name := range []string{"one", "two"} {
@@ -155,7 +145,7 @@ func TestAnInterruptedStartLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary := buildMinne(t)
+	binary := testbuild.Minne(t, t.TempDir())
 	interrupted := 0
 	for _, wait := range []time.Duration{0, 100, 300, 500, 700} {
 		ctx, cancel := context.WithTimeout(t.Context(), wait*time.Millisecond)

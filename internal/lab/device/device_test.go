@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"minne/internal/kernel"
 	"minne/internal/lab"
+	"minne/internal/testbuild"
 	"minne/internal/testns"
 )
 
@@ -151,22 +151,10 @@ func wiring() Wiring {
 	}}
 }
 
-// program builds the minne command.
-func program(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "minne")
-	cmd := exec.Command("go", "build", "-o", path, "minne/cmd/minne")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	return path
-}
-
 // Every kind of device between two hosts: what they send passes, with the TTL that
 // the kind stands for, at first, after a restart, and after a reset.
 func TestDevicesForward(t *testing.T) {
-	binary := program(t)
+	binary := testbuild.Minne(t, t.TempDir())
 	own := filepath.Join(t.TempDir(), "router.yaml")
 	if err := os.WriteFile(own, []byte("version: 1\nsystem: {hostname: own}\n"+interfaces(wiring())), 0o644); err != nil {
 		t.Fatal(err)

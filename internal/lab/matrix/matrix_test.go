@@ -8,7 +8,6 @@ import (
 	"errors"
 	"math"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"minne/internal/kernel"
 	"minne/internal/lab/device"
 	"minne/internal/lab/result"
+	"minne/internal/testbuild"
 	"minne/internal/testns"
 )
 
@@ -139,10 +139,7 @@ func build(t *testing.T, text string) *Network {
 	}
 	means := device.Means{Load: kernel.BulkRoutes}
 	if spec.Kind == device.Minne {
-		means.Binary = filepath.Join(t.TempDir(), "minne")
-		if out, err := exec.Command("go", "build", "-o", means.Binary, "minne/cmd/minne").CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		means.Binary = testbuild.Minne(t, t.TempDir())
 	}
 	n, err := Build(t.Context(), spec, means)
 	if err != nil {

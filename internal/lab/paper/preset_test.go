@@ -6,9 +6,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +16,7 @@ import (
 	"minne/internal/lab/pattern"
 	"minne/internal/lab/result"
 	"minne/internal/lab/session"
+	"minne/internal/testbuild"
 	"minne/internal/testns"
 )
 
@@ -30,13 +28,7 @@ var shortest = pace{trial: 50 * time.Millisecond, repeat: 1, sizes: []int{64, 76
 // means are those of a minne command built for the test.
 func means(t *testing.T) device.Means {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "minne")
-	build := exec.Command("go", "build", "-o", binary, "minne/cmd/minne")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build minne: %v\n%s", err, out)
-	}
-	return device.Means{Binary: binary, Load: kernel.BulkRoutes}
+	return device.Means{Binary: testbuild.Minne(t, t.TempDir()), Load: kernel.BulkRoutes}
 }
 
 func begin(t *testing.T) *session.Session {

@@ -22,7 +22,9 @@ struct connection {
 	__u8 tcp;            // flags
 	__u8 translated;
 	__u8 diverted;       // the translation has another destination
-	__u8 asked;          // conntrack was asked, and knows no such connection
+	__u8 asked;          // conntrack was asked
+	__u8 known;          // what it said, enum known
+	__u8 reserved[3];
 };
 
 // That of the packet at hand; each build of the program has its own.
@@ -36,7 +38,8 @@ struct {
 // Answers of conntrack_learn.
 enum known {
 	CONNECTION_UNKNOWN,
-	CONNECTION_KNOWN, // but not one that the fast path can carry, now or ever
+	CONNECTION_PLAIN,      // not one that the fast path can carry, now or ever; nothing is translated
+	CONNECTION_TRANSLATED, // neither, and its packets change
 	CONNECTION_READY, // established both ways, and nothing but addresses to change
 };
 
@@ -106,9 +109,11 @@ extern int bpf_ct_change_timeout(struct nf_conn *ct, __u32 timeout) __ksym;
 #define IPS_DYING (1 << 9)
 #define IPS_HELPER (1 << 13)
 
+#define IPS_NAT (3 << 4) // source, destination
+
 #define TCP_CONNTRACK_ESTABLISHED 3
 
-static __always_inline struct nf_conn *find_connection(struct xdp_md *ctx, const struct flow_key *key)
+static __noinline struct nf_conn *find_connection(struct xdp_md *ctx, const struct flow_key *key)
 {
 	struct bpf_ct_opts___short opts = { .netns_id = -1, .l4proto = key->rest >> 48 & 0xff };
 	struct bpf_sock_tuple t = {};
@@ -176,23 +181,24 @@ static __noinline int conntrack_learn(struct xdp_md *ctx, struct connection *c)
 	__u32 protocol = c->key.rest >> 48 & 0xff, family = c->key.rest >> 56;
 	struct nf_conn *ct = find_connection(ctx, &c->key);
 	struct flow_new *n = &c->new;
-	int ready;
+	int ready, otherwise;
 
 	if (!ct)
 		return CONNECTION_UNKNOWN;
 	ready = is_ready(ct, protocol);
+	otherwise = ct->status & IPS_NAT ? CONNECTION_TRANSLATED : CONNECTION_PLAIN;
 	if (ready && !trace_build) {
 		READ_SIDE(n->original, ct, 0, family, protocol);
 		READ_SIDE(n->reply, ct, 1, family, protocol);
 	}
 	bpf_ct_release(ct);
 	if (!ready)
-		return CONNECTION_KNOWN;
+		return otherwise;
 	if (trace_build)
 		return CONNECTION_READY;
 	n->now = flow_now();
 	n->flags = is_plain(n) ? 0 : FLOW_TRANSLATED;
-	return flow_insert(n) == FLOW_MADE ? CONNECTION_READY : CONNECTION_KNOWN;
+	return flow_insert(n) == FLOW_MADE ? CONNECTION_READY : otherwise;
 }
 
 // conntrack_knows says whether there is such a connection.
@@ -226,7 +232,7 @@ static __noinline int conntrack_renew(struct xdp_md *ctx, const struct flow_key 
 
 static __always_inline int conntrack_learn(struct xdp_md *ctx, struct connection *c)
 {
-	return CONNECTION_KNOWN;
+	return CONNECTION_TRANSLATED; // perhaps
 }
 
 static __always_inline int conntrack_knows(struct xdp_md *ctx, const struct flow_key *key)

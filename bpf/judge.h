@@ -56,13 +56,16 @@ static __always_inline enum reason without_flow(struct xdp_md *ctx, struct conne
 
 	if (is_tcp && (n->tcp & (TCP_SYN | TCP_ACK)) == TCP_SYN)
 		return beginning; // the first of its connection, or conntrack is asked before it is dropped
-	switch (conntrack_learn(ctx, n)) {
+	n->asked = 1;
+	n->known = conntrack_learn(ctx, n);
+	switch (n->known) {
 	case CONNECTION_READY:
 		return REASON_LEARNED;
-	case CONNECTION_KNOWN:
+	case CONNECTION_TRANSLATED:
 		return REASON_CONNECTION;
+	case CONNECTION_PLAIN:
+		return REASON_NONE; // where no state is kept, the rules decide all the same
 	}
-	n->asked = 1;
 	return beginning;
 }
 
@@ -120,7 +123,7 @@ static __always_inline enum reason find_flow(struct packet *p, struct way *w, st
 	if (!n)
 		return REASON_CONNECTION;
 	w->connection = n;
-	n->number = n->translated = n->diverted = n->asked = 0;
+	n->number = n->translated = n->diverted = n->asked = n->known = 0;
 	write_key(p, &n->key, ipv6);
 	n->policy = p->policy;
 	n->tcp = p->transport.tcp;
@@ -170,7 +173,13 @@ __attribute__((weak)) __noinline int connected(struct xdp_md *ctx, struct connec
 {
 	if (!n)
 		return 1;
-	return n->asked ? 0 : conntrack_knows(ctx, &n->key);
+	return n->asked ? n->known : conntrack_knows(ctx, &n->key);
+}
+
+// A route that ends in a blackhole says nothing of a destination that conntrack may translate.
+static __always_inline enum reason routed(struct packet *p, enum reason why)
+{
+	return why == REASON_BLACKHOLE && p->policy & POLICY_TRANSLATES ? REASON_CONNECTION : why;
 }
 
 static __always_inline enum reason judge(struct packet *p, struct way *w, __u32 ipv6)
@@ -191,10 +200,15 @@ static __always_inline enum reason judge(struct packet *p, struct way *w, __u32 
 	stateless = WAY_FLAGS(way) & WAY_STATELESS;
 	if (trace_build)
 		w->zones = p->in->zone[buffer] << 8 | out->zone[buffer];
-	if (w->connection && w->connection->number)
-		return stateless ? REASON_CONNECTION : REASON_NONE;
-	if (!stateless && !has_flows(p))
-		return REASON_CONNECTION;
+	if (stateless) {
+		if (w->connection && w->connection->translated)
+			return REASON_CONNECTION;
+	} else {
+		if (w->connection && w->connection->number)
+			return REASON_NONE;
+		if (!has_flows(p) || (w->connection && w->connection->known))
+			return REASON_CONNECTION;
+	}
 
 	w->verdict = classified(p, way, ipv6);
 	switch (VERDICT_ACTION(w->verdict)) {

@@ -90,14 +90,8 @@ func otherProtocols() (p classify.Protocols) {
 	return p
 }
 
-// beginnings reports whether a packet of no known connection may be more than its
-// addresses say, before its way is known: it may begin a connection that another one
-// announced (by a helper of conntrack), or go to a destination that is translated and is
-// not the router's own, whose route may end in a blackhole. Sources are translated
-// at the beginning of a connection, which is the kernel's anyway.
-func beginnings(p *policy.Policy) bool {
-	return len(p.Helpers) > 0 || slices.ContainsFunc(p.NAT, func(n policy.NAT) bool {
-		_, ok := door(&n)
-		return ok
-	})
-}
+// beginnings reports whether a packet of no known connection may begin one that another
+// announced, to a helper of conntrack. Other beginnings need no such care: packets to
+// translated destinations have their guards, a blackhole is not the last word where
+// there are translations, and sources are translated behind the rules.
+func beginnings(p *policy.Policy) bool { return len(p.Helpers) > 0 }

@@ -98,9 +98,9 @@ func TestWhatHoldsForAllPackets(t *testing.T) {
 		{"a forward of the router's own addresses, without state", policygen.Draft{Policies: stateless,
 			NAT: []string{"  - {from: [c], forward: {protocol: tcp, port: \"443\", target: 10.0.0.1}}\n"}}, words{stateful: true, translates: true}},
 		{"a forward of an address", policygen.Draft{NAT: []string{"  - {from: [c], forward: {protocol: tcp, port: \"443\", target: 10.0.0.1, address: 192.0.2.1}}\n"}},
-			words{true, true, true}},
+			words{stateful: true, translates: true}},
 		{"a helper", policygen.Draft{Defaults: "  helpers: [ftp]\n"}, words{stateful: true, beginnings: true}},
-		{"one-to-one", policygen.Draft{NAT: []string{"  - {from: a, to: c, one-to-one: {outside: 192.0.2.0/29, inside: 10.0.0.0/29}}\n"}}, words{true, true, true}},
+		{"one-to-one", policygen.Draft{NAT: []string{"  - {from: a, to: c, one-to-one: {outside: 192.0.2.0/29, inside: 10.0.0.0/29}}\n"}}, words{stateful: true, translates: true}},
 	} {
 		j := judgement.Lower(compiled(t, one.d))
 		if got := (words{j.Stateful, j.Beginnings, j.Translates}); got != one.want {

@@ -102,9 +102,9 @@ type Policy struct {
 		Counters []string
 	}
 	Stateful bool // packets may belong to connections that conntrack knows
-	// Beginnings says that a packet which belongs to no known connection may still be permitted or
-	// translated by what only the kernel knows: an expected connection of a helper (FTP), an address
-	// that is translated though it is not the router's own. None is dropped or forwarded here then.
+	// Beginnings says that a packet which belongs to no known connection may still be permitted by
+	// what only the kernel knows: an expected connection of a helper (FTP). None is dropped or
+	// forwarded here then.
 	Beginnings bool
 	Translates bool // connections may be translated
 	MSSClamp   bool // the kernel lowers the segment size in every SYN that is forwarded

@@ -26,7 +26,7 @@ import (
 const supportLimit = 4 << 20
 
 // supportViews are the views that go into the archive, each as JSON.
-var supportViews = []string{"interfaces", "fast-path", "drops", "rates", "bgp", "ospf", "neighbors", "log"}
+var supportViews = []string{"interfaces", "fast-path", "drops", "rates", "bgp", "ospf", "neighbors", "flows/summary", "log"}
 
 // supportCommands are asked inside the router's network namespace.
 var supportCommands = []string{

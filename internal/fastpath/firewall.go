@@ -464,3 +464,23 @@ func (f *FastPath) sweepFlows() (more bool) {
 	})
 	return more
 }
+
+func (f *FastPath) observeFirewall() *ObservedFirewall {
+	w := &f.firewall
+	if w.policy == nil {
+		return nil
+	}
+	o := &ObservedFirewall{Kernel: w.kernel, Compile: w.compile, Swap: w.swap, Stateful: w.policy.Stateful, Connections: w.noFlows}
+	if w.tables != nil {
+		o.Rules, o.Bytes = w.tables.Stats().Rules, w.tables.Stats().Bytes
+	}
+	for i, name := range f.prog.firewall.slots {
+		if name != "" {
+			o.Members += f.prog.firewall.sets.Len(i)
+		}
+	}
+	if f.prog.shape.firewall.conntrack {
+		o.Flows = f.prog.firewall.flows.Capacity()
+	}
+	return o
+}

@@ -30,6 +30,7 @@ type Observed struct {
 	Groups     int               `json:"groups"`     // of the next hops, those with several members
 	Neighbours int               `json:"neighbours"` // with an adjacency
 	Updates    ObservedUpdates   `json:"updates"`
+	Firewall   *ObservedFirewall `json:"firewall,omitempty"` // nil without one
 	Traffic    []ObservedTraffic `json:"traffic"`
 	Reasons    []ObservedReason  `json:"reasons"`
 }
@@ -52,6 +53,19 @@ type ObservedTable struct {
 	ImageBytes int    `json:"image-bytes"`
 	UsedBytes  int    `json:"used-bytes"`
 	Kernel     string `json:"kernel,omitempty"` // why the kernel forwards the whole family
+}
+
+// ObservedFirewall is the firewall in the fast path.
+type ObservedFirewall struct {
+	Kernel      string        `json:"kernel,omitempty"`      // why the kernel judges everything
+	Rules       int           `json:"rules"`                 // of the classifier: those of the policy for each way that has them
+	Bytes       int           `json:"bytes"`                 // of the classifier's tables
+	Members     int           `json:"members"`               // of sets that are asked for by address
+	Compile     time.Duration `json:"compile-ns"`            // the last time
+	Swap        time.Duration `json:"swap-ns"`               // from compiled rules to the last packet judged by the old ones
+	Stateful    bool          `json:"stateful"`              // state is kept on some way
+	Flows       int           `json:"flows"`                 // room for connections; 0 when the kernel carries all
+	Connections string        `json:"connections,omitempty"` // why the kernel carries all connections
 }
 
 // ObservedUpdates is how long changes take to reach packets.
@@ -108,6 +122,7 @@ func (f *FastPath) Observe(context.Context) (Observed, error) {
 	}
 	o.Updates = ObservedUpdates{Sync: t.times.Sync, Fill: t.times.Fill, Changes: t.times.Routes,
 		Last: t.times.Last, Batch: t.times.Batch, Longest: t.times.Longest}
+	o.Firewall = f.observeFirewall()
 	var err error
 	if o.Reasons, err = observeReasons(f.prog.objects.Reasons); err != nil {
 		return o, err

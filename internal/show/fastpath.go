@@ -46,6 +46,29 @@ Next hops %s (%s of them groups), neighbours %s, ports adopted from an earlier d
 Updates: whole table in %v (%v of it compiling); %s route changes since, the last %d in %v, the longest batch %v
 `, count(o.NextHops), count(o.Groups), count(o.Neighbours), o.Adopted,
 		short(o.Updates.Sync), short(o.Updates.Fill), count(o.Updates.Changes), o.Updates.Batch, short(o.Updates.Last), short(o.Updates.Longest))
+	if err != nil || o.Firewall == nil {
+		return err
+	}
+	return firewallTables(w, *o.Firewall)
+}
+
+// firewallTables prints how the fast path repeats the firewall.
+func firewallTables(w io.Writer, f fastpath.ObservedFirewall) error {
+	if f.Kernel != "" {
+		_, err := fmt.Fprintf(w, "Firewall: the kernel judges all packets: %s\n", f.Kernel)
+		return err
+	}
+	fmt.Fprintf(w, "Firewall: %s rules in %s, %s members of sets; compiled in %v, put in place in %v\n",
+		count(f.Rules), bytes(uint64(f.Bytes)), count(f.Members), short(f.Compile), short(f.Swap))
+	var err error
+	switch {
+	case f.Flows > 0:
+		_, err = fmt.Fprintf(w, "Connections: up to %s, minne show flows has them\n", count(f.Flows))
+	case f.Connections != "":
+		_, err = fmt.Fprintf(w, "Connections: the kernel carries all: %s\n", f.Connections)
+	case f.Stateful:
+		_, err = fmt.Fprintln(w, "Connections: the kernel carries all")
+	}
 	return err
 }
 

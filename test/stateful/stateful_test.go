@@ -9,13 +9,20 @@
 package stateful
 
 import (
+	"flag"
 	"os"
 	"testing"
 
 	"minne/internal/testns"
 )
 
-func TestMain(m *testing.M) { testns.Main(m) }
+// Those that run at once mostly wait: more of them than there are CPUs.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	testns.Main(m)
+}
 
 // long says that there is time.
 var long = os.Getenv("MINNE_TEST_LONG") == "1"

@@ -72,7 +72,7 @@ func (t *Translators) Connect(ctx context.Context) (err error) {
 // connections makes a load of as many connections as a replay holds.
 func (r *Translator) connections() (*Load, error) {
 	n := traffic.MaxReplay / len(steps) / together * together
-	random := rand.New(rand.NewPCG(policySeed, 6))
+	random := rand.New(rand.NewPCG(PolicySeed, 6))
 	pairs := make([][2]netip.AddrPort, n)
 	for i := range pairs {
 		pairs[i][0] = netip.AddrPortFrom(rulegen.Inside(device.InHosts[0], random), uint16(1024+i))

@@ -42,7 +42,7 @@ func (t *Translators) Flood(ctx context.Context, n int, while time.Duration) (f 
 	if err != nil {
 		return f, err
 	}
-	flood, err := t.randomLoad(traffic.MaxDestinations)
+	flood, err := t.randomLoad(randomPackets(world, traffic.MaxDestinations))
 	if err != nil {
 		return f, err
 	}

@@ -158,7 +158,7 @@ type flow struct {
 
 // begin chooses flows that differ in something else than their source port, for the hosts inside share one address.
 func begin(n int) []flow {
-	random := rand.New(rand.NewPCG(policySeed, 3))
+	random := rand.New(rand.NewPCG(PolicySeed, 3))
 	flows := make([]flow, n)
 	for i := range flows {
 		host := device.InHosts[0].Addr().As4()
@@ -238,7 +238,7 @@ func (r *Translator) pass(ctx context.Context) error {
 // both makes a load of the first n flows, in another order than that in which they began.
 func (r *Translator) both(n int) (*Load, error) {
 	lap := make([]traffic.Packet, 0, 2*n)
-	for _, i := range rand.New(rand.NewPCG(policySeed, 5)).Perm(n) {
+	for _, i := range rand.New(rand.NewPCG(PolicySeed, 5)).Perm(n) {
 		lap = append(lap, r.flows[i].forth(), r.flows[i].back())
 	}
 	size := traffic.MinFrame4 + 4

@@ -33,19 +33,24 @@ import (
 type Policies struct {
 	*Rig
 	Open    *Path // a router without zones
-	Few     *Path // FewRules
-	Many    *Path // ManyRules
-	Blocked *Path // a set of Blocklisted addresses, none of which sends
-	Linear  *Path // the kernel with FewRules in nftables
-	Random  *Load // IPv4 5-tuples, random all of them: between the hosts on both sides, half TCP (SYN), half UDP
+	Few     *Path
+	Many    *Path
+	Blocked *Path // a set of addresses, none of which sends
+	Linear  *Path // the kernel with the rules of Few in nftables
+	// 5-tuples of IPv4, half TCP (SYN), half UDP. Random: addresses and ports random over all that there are.
+	// FewNear, ManyNear: addresses random in the networks that the rules of Few or Many are about.
+	Random, FewNear, ManyNear *Load
 }
 
-// The sizes of the firewalls.
-const (
-	FewRules    = 600
-	ManyRules   = 10_000
-	Blocklisted = 120_000
-)
+// PolicySizes say how large the firewalls are.
+type PolicySizes struct {
+	Few, Many int // rules
+	Blocked   int // addresses
+	Packets   int // different ones
+}
+
+// FullSizes are those of which figures are told.
+var FullSizes = PolicySizes{Few: 600, Many: 10_000, Blocked: 120_000, Packets: traffic.MaxDestinations}
 
 // The places of the routers, and their zones.
 const (
@@ -54,12 +59,12 @@ const (
 	insideZone, outsideZone = "inside", "outside"
 )
 
-// policySeed makes rules, lists and packets the same in every run.
-const policySeed = 4
+// PolicySeed makes rules, lists and packets the same in every run.
+const PolicySeed = 4
 
 // NewPolicies builds the routers. The caller closes the rig. That the fast paths judge by themselves
 // is what AwaitFast is for.
-func NewPolicies(ctx context.Context, means device.Means) (*Policies, error) {
+func NewPolicies(ctx context.Context, means device.Means, sizes PolicySizes) (*Policies, error) {
 	dir, err := os.MkdirTemp("", "minne-policies-") // read once, when the routers begin
 	if err != nil {
 		return nil, err
@@ -68,9 +73,11 @@ func NewPolicies(ctx context.Context, means device.Means) (*Policies, error) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return nil, err
 	}
+	packets := randomPackets(world, sizes.Packets)
+	files := firewallFiles{PolicySizes: sizes, dir: dir, senders: senders(packets)}
 	places := []Place{{Name: linearPlace, Device: device.Spec{Kind: device.Kernel}, Routes: oneRoute[:1]}}
 	for _, name := range []string{openPlace, fewPlace, manyPlace, blockedPlace} {
-		spec, err := firewalled(dir, name)
+		spec, err := files.device(name)
 		if err != nil {
 			return nil, err
 		}
@@ -88,42 +95,69 @@ func NewPolicies(ctx context.Context, means device.Means) (*Policies, error) {
 	if err := p.copyRules(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	if p.Random, err = r.randomLoad(traffic.MaxDestinations); err != nil {
+	if err := p.loads(packets, sizes); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return p, nil
 }
 
+func (p *Policies) loads(random []traffic.Packet, sizes PolicySizes) (err error) {
+	for _, l := range []struct {
+		into    **Load
+		packets []traffic.Packet
+	}{
+		{&p.Random, random},
+		{&p.FewNear, randomPackets(ruleset.Sites(sizes.Few, PolicySeed), sizes.Packets)},
+		{&p.ManyNear, randomPackets(ruleset.Sites(sizes.Many, PolicySeed), sizes.Packets)},
+	} {
+		if *l.into, err = p.randomLoad(l.packets); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // fast are the ways through fast paths.
 func (p *Policies) fast() []*Path { return []*Path{p.Open, p.Few, p.Many, p.Blocked} }
 
-// firewalled writes a router's files and returns the device.
-func firewalled(dir, place string) (device.Spec, error) {
-	zones, firewall := false, ""
-	var err error
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		err = errors.Join(err, os.WriteFile(path, []byte(text), 0o644))
-		return path
-	}
-	policy := func(rules string) string {
-		return fmt.Sprintf("    - {from: %s, to: %s, stateless: true, %sdefault: permit}\n", insideZone, outsideZone, rules)
-	}
-	fromFile := func(n int) string {
-		file := write(place+".csv", ruleset.CSV(ruleset.Rules(n, device.InHosts[0], device.OutHosts[0], policySeed)))
-		return fmt.Sprintf("rules-file: %s, expect-rows: %d, ", file, n)
-	}
+// firewallFiles writes what the routers are configured with.
+type firewallFiles struct {
+	PolicySizes
+	dir     string
+	senders map[netip.Addr]bool // who is not to be blocked
+	err     error
+}
+
+// device writes a router's files and returns the device.
+func (f *firewallFiles) device(place string) (device.Spec, error) {
+	firewall := ""
 	switch place {
 	case fewPlace:
-		zones, firewall = true, "firewall:\n  policies:\n"+policy(fromFile(FewRules))
+		firewall = "firewall:\n  policies:\n" + f.rules(place, f.Few)
 	case manyPlace:
-		zones, firewall = true, "firewall:\n  policies:\n"+policy(fromFile(ManyRules))
+		firewall = "firewall:\n  policies:\n" + f.rules(place, f.Many)
 	case blockedPlace:
-		file := write("blocklist.txt", ruleset.Blocklist(Blocklisted, device.InHosts[0], policySeed))
-		zones, firewall = true, fmt.Sprintf("firewall:\n  sets:\n    blocked: {file: %s}\n  policies:\n%s", file, policy("rules: [deny any @blocked], "))
+		list := f.write("blocklist.txt", ruleset.Blocklist(f.Blocked, f.senders, PolicySeed))
+		firewall = fmt.Sprintf("firewall:\n  sets:\n    blocked: {file: %s}\n  policies:\n%s", list, stateless("rules: [deny any @blocked], "))
 	}
-	file := write(place+".yaml", "version: 1\nsystem: {hostname: device}\n"+zonedPorts(zones)+firewall)
-	return device.Spec{Kind: device.Minne, Config: file}, err
+	file := f.write(place+".yaml", "version: 1\nsystem: {hostname: device}\n"+zonedPorts(firewall != "")+firewall)
+	return device.Spec{Kind: device.Minne, Config: file}, f.err
+}
+
+// rules writes n rules and returns the policy that has them.
+func (f *firewallFiles) rules(place string, n int) string {
+	file := f.write(place+".csv", ruleset.CSV(ruleset.Rules(n, PolicySeed)))
+	return stateless(fmt.Sprintf("rules-file: %s, expect-rows: %d, ", file, n))
+}
+
+func stateless(rules string) string {
+	return fmt.Sprintf("    - {from: %s, to: %s, stateless: true, %sdefault: permit}\n", insideZone, outsideZone, rules)
+}
+
+func (f *firewallFiles) write(name, text string) (path string) {
+	path = filepath.Join(f.dir, name)
+	f.err = errors.Join(f.err, os.WriteFile(path, []byte(text), 0o644))
+	return path
 }
 
 // zonedPorts is the section of the interfaces, with zones or without.
@@ -179,24 +213,52 @@ const (
 	streamTCP = 5
 )
 
-// randomLoad prepares packets between random hosts and ports.
-func (r *Rig) randomLoad(n int) (*Load, error) {
-	random := rand.New(rand.NewPCG(policySeed, 2))
-	lap := make([]traffic.Packet, n)
-	for i := range lap {
-		p := &lap[i]
+// world is all addresses of IPv4.
+var world = device.Prefixes("0.0.0.0/0")
+
+// randomPackets are packets between random addresses of networks, with random ports.
+func randomPackets(networks []netip.Prefix, n int) []traffic.Packet {
+	random := rand.New(rand.NewPCG(PolicySeed, 2))
+	address := func() netip.Addr {
+		for {
+			if a := rulegen.Inside(networks[random.IntN(len(networks))], random); forwardable(a) {
+				return a
+			}
+		}
+	}
+	packets := make([]traffic.Packet, n)
+	for i := range packets {
+		p := &packets[i]
 		*p = traffic.Packet{
-			Source: rulegen.Inside(device.InHosts[0], random), Destination: rulegen.Inside(device.OutHosts[0], random),
-			SourcePort: uint16(random.Uint32()), DestinationPort: uint16(random.Uint32()),
+			Source: address(), Destination: address(), SourcePort: uint16(random.Uint32()), DestinationPort: uint16(random.Uint32()),
 			Protocol: unix.IPPROTO_UDP, FrameBytes: traffic.MinFrame4, Stream: streamUDP,
 		}
 		if i%2 == 1 {
 			p.Protocol, p.FrameBytes, p.Stream = unix.IPPROTO_TCP, traffic.MinFrame4TCP, streamTCP
 		}
 	}
+	return packets
+}
+
+// forwardable tells whether a router forwards from and to an address: it is of one host, and not in the rig's own networks.
+func forwardable(a netip.Addr) bool {
+	first := a.As4()[0]
+	return a.IsGlobalUnicast() && first != 0 && first < 224 && !benchmarking[0].Contains(a)
+}
+
+func senders(packets []traffic.Packet) map[netip.Addr]bool {
+	all := make(map[netip.Addr]bool, len(packets))
+	for i := range packets {
+		all[packets[i].Source] = true
+	}
+	return all
+}
+
+// randomLoad prepares random packets.
+func (r *Rig) randomLoad(packets []traffic.Packet) (*Load, error) {
 	size := float64(traffic.MinFrame4+traffic.MinFrame4TCP)/2 + 4
-	subject := result.Subject{Traffic: fmt.Sprintf("%d random 5-tuples", n), MeanSize: size}
-	return r.newLoad(subject, traffic.Lap{Packets: n, Packet: func(i int) traffic.Packet { return lap[i] }},
+	subject := result.Subject{Traffic: fmt.Sprintf("%d random 5-tuples", len(packets)), MeanSize: size}
+	return r.newLoad(subject, traffic.Lap{Packets: len(packets), Packet: func(i int) traffic.Packet { return packets[i] }},
 		map[uint8]int{streamUDP: traffic.MinFrame4, streamTCP: traffic.MinFrame4TCP})
 }
 

@@ -10,23 +10,40 @@ import (
 	"minne/internal/fastpath/classbench"
 	"minne/internal/fastpath/flowbench"
 	"minne/internal/lab/closedloop"
-	"minne/internal/lab/device"
 	"minne/internal/lab/ruleset"
 	"minne/internal/lab/statistics"
 )
 
-// policies are the figures of firewalls without state; see closedloop.Policies for rules and packets.
+// policies are the figures of firewalls without state; see closedloop.Policies for rules and packets. Random are
+// 5-tuples from everywhere to everywhere, of which hardly one meets a rule; near are those between the networks that
+// the rules are about.
 var policies = []definition{
 	{"policy.600.ratio", "packets per second of the fast path, 600 stateless rules, random 5-tuples", "×", "kernel, the same rules in nftables",
-		judging(5, func(p *closedloop.Policies) (a, b *closedloop.Path) { return p.Linear, p.Few })},
-	{"policy.600.kept", "packets per second of the fast path, 600 stateless rules, random 5-tuples", "×", "fast path, no firewall",
-		judging(1, func(p *closedloop.Policies) (a, b *closedloop.Path) { return p.Open, p.Few })},
-	{"policy.10k.kept", "packets per second of the fast path, 10,000 stateless rules, random 5-tuples", "×", "fast path, no firewall",
-		judging(1, func(p *closedloop.Policies) (a, b *closedloop.Path) { return p.Open, p.Many })},
-	{"policy.blocklist.kept", "packets per second of the fast path, sources looked up among 120,000 blocked addresses", "×", "fast path, no firewall",
-		judging(1, func(p *closedloop.Policies) (a, b *closedloop.Path) { return p.Open, p.Blocked })},
-	{"policy.600.swap", "time to compile 600 rules and put them in force", "ms", "itself", swap(closedloop.FewRules)},
-	{"policy.10k.swap", "time to compile 10,000 rules and put them in force", "ms", "itself", swap(closedloop.ManyRules)},
+		judging(5, func(p *closedloop.Policies) (a, b closedloop.Side) {
+			return side(p.Linear, p.Random), side(p.Few, p.Random)
+		})},
+	{"policy.600.kept", "packets per second of the fast path, 600 stateless rules, random 5-tuples", "×", "no firewall",
+		judging(1, func(p *closedloop.Policies) (a, b closedloop.Side) {
+			return side(p.Open, p.Random), side(p.Few, p.Random)
+		})},
+	{"policy.600.near.kept", "the same, random hosts of the rules' networks", "×", "no firewall",
+		judging(1, func(p *closedloop.Policies) (a, b closedloop.Side) {
+			return side(p.Open, p.FewNear), side(p.Few, p.FewNear)
+		})},
+	{"policy.10k.kept", "packets per second of the fast path, 10,000 stateless rules, random 5-tuples", "×", "no firewall",
+		judging(1, func(p *closedloop.Policies) (a, b closedloop.Side) {
+			return side(p.Open, p.Random), side(p.Many, p.Random)
+		})},
+	{"policy.10k.near.kept", "the same, random hosts of the rules' networks", "×", "no firewall",
+		judging(1, func(p *closedloop.Policies) (a, b closedloop.Side) {
+			return side(p.Open, p.ManyNear), side(p.Many, p.ManyNear)
+		})},
+	{"policy.blocklist.kept", "packets per second of the fast path, sources looked up among 120,000 blocked addresses", "×", "no firewall",
+		judging(1, func(p *closedloop.Policies) (a, b closedloop.Side) {
+			return side(p.Open, p.Random), side(p.Blocked, p.Random)
+		})},
+	{"policy.600.swap", "time to compile 600 rules and put them in force", "ms", "itself", swap(closedloop.FullSizes.Few)},
+	{"policy.10k.swap", "time to compile 10,000 rules and put them in force", "ms", "itself", swap(closedloop.FullSizes.Many)},
 }
 
 // Policies returns routers with firewalls in a closed loop, whose fast paths judge every packet.
@@ -34,7 +51,7 @@ func (b *Bench) Policies(ctx context.Context) (*closedloop.Policies, error) {
 	return b.policies.get(func() (*closedloop.Policies, error) {
 		b.release()
 		b.Progress("building four routers, with 600 rules, 10,000 rules, a blocklist and no firewall, and a kernel with 600 rules")
-		p, err := closedloop.NewPolicies(ctx, b.Means)
+		p, err := closedloop.NewPolicies(ctx, b.Means, closedloop.FullSizes)
 		if err != nil {
 			return nil, err
 		}
@@ -44,14 +61,14 @@ func (b *Bench) Policies(ctx context.Context) (*closedloop.Policies, error) {
 }
 
 // judging is how many times more packets per second B forwards than A, in a share of the rounds.
-func judging(share int, sides func(*closedloop.Policies) (a, b *closedloop.Path)) func(context.Context, *Bench) (Measured, error) {
+func judging(share int, sides func(*closedloop.Policies) (a, b closedloop.Side)) func(context.Context, *Bench) (Measured, error) {
 	return func(ctx context.Context, bench *Bench) (Measured, error) {
 		p, err := bench.Policies(ctx)
 		if err != nil {
 			return Measured{}, err
 		}
 		a, b := sides(p)
-		c, err := closedloop.Compare(ctx, side(a, p.Random), side(b, p.Random), max(1, bench.Rounds/share))
+		c, err := closedloop.Compare(ctx, a, b, max(1, bench.Rounds/share))
 		return measured(c.Ratio, c.SameSame), err
 	}
 }
@@ -60,8 +77,7 @@ func judging(share int, sides func(*closedloop.Policies) (a, b *closedloop.Path)
 func swap(rules int) func(context.Context, *Bench) (Measured, error) {
 	return func(ctx context.Context, bench *Bench) (Measured, error) {
 		bench.release()
-		all := ruleset.Rules(rules, device.InHosts[0], device.OutHosts[0], 1)
-		took, err := classbench.Swaps(ctx, all, 2*max(1, bench.Rounds/4))
+		took, err := classbench.Swaps(ctx, ruleset.Rules(rules, closedloop.PolicySeed), 2*max(1, bench.Rounds/4))
 		if err != nil {
 			return Measured{}, err
 		}

@@ -2,11 +2,7 @@
 
 // Package ruleset writes firewalls like those of real routers as a user would
 // write them, for measurements: rules as the table of a rules-file, and lists of
-// addresses to block.
-//
-// The rules have the shapes that package rulegen knows, a third each, but their
-// networks are moved into those in which the lab's hosts are. Of packets from and to
-// random hosts some meet a rule; were the rules about all of the Internet, none would.
+// addresses to block. The rules have the shapes that package rulegen knows, a third each.
 package ruleset
 
 import (
@@ -19,39 +15,27 @@ import (
 	"minne/internal/fastpath/classify/rulegen"
 )
 
-// Rules makes n rules about IPv4 packets from hosts of one network to hosts of another.
-func Rules(n int, from, to netip.Prefix, seed uint64) []classify.Rule {
-	var all []classify.Rule
+// Rules makes n rules about IPv4 packets.
+func Rules(n int, seed uint64) (all []classify.Rule) {
 	for i, shape := range rulegen.Shapes {
-		part := (n*(i+1))/len(rulegen.Shapes) - len(all)
+		part := share(n, i)
 		rules := rulegen.Rules(shape, part+1, false, seed) // the last one takes every packet
 		all = append(all, rules[:part]...)
 	}
 	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	for i := range all {
-		move(all[i].Source, from)
-		move(all[i].Destination, to)
+	return all
+}
+
+// Sites are the networks that Rules of the same arguments is about; some sources are anywhere else.
+func Sites(n int, seed uint64) (all []netip.Prefix) {
+	for i, shape := range rulegen.Shapes {
+		all = append(all, rulegen.Sites(shape, share(n, i)+1, false, seed)...)
 	}
 	return all
 }
 
-// move puts prefixes into a network: they keep their low bits, and their length unless it is shorter.
-func move(list []netip.Prefix, into netip.Prefix) {
-	network := into.Masked().Addr().As4()
-	for i, p := range list {
-		a := p.Addr().As4()
-		for b := range a {
-			mask := byte(0xff)
-			if left := into.Bits() - 8*b; left <= 0 {
-				mask = 0
-			} else if left < 8 {
-				mask <<= 8 - left
-			}
-			a[b] = network[b]&mask | a[b]&^mask
-		}
-		list[i] = netip.PrefixFrom(netip.AddrFrom4(a), max(p.Bits(), into.Bits())).Masked()
-	}
-}
+// share is how many of n rules have the i-th shape.
+func share(n, i int) int { return n*(i+1)/len(rulegen.Shapes) - n*i/len(rulegen.Shapes) }
 
 // CSV writes rules that all permit as a rules-file.
 func CSV(rules []classify.Rule) string {
@@ -101,15 +85,14 @@ func ports(list []classify.Range) string {
 	return fmt.Sprintf("%d-%d", list[0].First, list[0].Last)
 }
 
-// Blocklist makes n different IPv4 addresses outside of a network, an address a line.
-func Blocklist(n int, outside netip.Prefix, seed uint64) string {
+// Blocklist makes n different IPv4 addresses, an address a line. None is one of those to be left out.
+func Blocklist(n int, without map[netip.Addr]bool, seed uint64) string {
 	random := rand.New(rand.NewPCG(seed, 1))
-	world := netip.MustParsePrefix("0.0.0.0/0")
 	seen := make(map[netip.Addr]bool, n)
 	var b strings.Builder
 	for len(seen) < n {
-		a := rulegen.Inside(world, random)
-		if outside.Contains(a) || seen[a] || !a.IsGlobalUnicast() {
+		a := rulegen.Inside(netip.MustParsePrefix("0.0.0.0/0"), random)
+		if without[a] || seen[a] || !a.IsGlobalUnicast() {
 			continue
 		}
 		seen[a] = true

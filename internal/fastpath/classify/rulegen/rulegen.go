@@ -40,13 +40,23 @@ type generator struct {
 	sites []netip.Prefix
 }
 
-// Rules makes n distinct rules of one family, the last of which takes every packet. Verdicts are
-// the rules' numbers from 1 on.
-func Rules(shape Shape, n int, ipv6 bool, seed uint64) []classify.Rule {
+// Sites are the networks in which those are that Rules of the same arguments names, unless it names one of the world.
+func Sites(shape Shape, n int, ipv6 bool, seed uint64) []netip.Prefix {
+	return newGenerator(shape, n, ipv6, seed).sites
+}
+
+func newGenerator(shape Shape, n int, ipv6 bool, seed uint64) *generator {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, uint64(shape))), ipv6: ipv6}
 	for range 4 + n/200 {
 		g.sites = append(g.sites, g.inside(g.world(), g.bits(12, 18)))
 	}
+	return g
+}
+
+// Rules makes n distinct rules of one family, the last of which takes every packet. Verdicts are
+// the rules' numbers from 1 on.
+func Rules(shape Shape, n int, ipv6 bool, seed uint64) []classify.Rule {
+	g := newGenerator(shape, n, ipv6, seed)
 	family := classify.IPv4
 	if ipv6 {
 		family = classify.IPv6

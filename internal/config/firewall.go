@@ -14,12 +14,13 @@ type Zone struct {
 
 // Firewall decides what may pass between zones, and to the router itself.
 type Firewall struct {
-	Sets      map[string]*FirewallSet `yaml:"sets" json:"sets,omitempty" doc:"Addresses, networks and ports by name; rules call them @NAME."`
-	Policies  []FirewallPolicy        `yaml:"policies" json:"policies,omitempty" doc:"What may pass from where to where. For a packet, the policies of its two zones are read in this order and the first rule that matches decides." ordered:"true"`
-	Defaults  FirewallDefaults        `yaml:"defaults" json:"defaults,omitzero" doc:"What becomes of packets that no rule matches."`
-	MSSClamp  *OnOff                  `yaml:"mss-clamp" json:"mss-clamp,omitempty" doc:"Lowers the segment size that TCP connections agree on to what fits through the route: for tunnels and PPPoE behind which path MTU discovery fails." default:"off" enum:"on,off"`
-	Helpers   []HelperName            `yaml:"helpers" json:"helpers,omitempty" doc:"Protocols whose packets the kernel reads for the addresses and ports of further connections, which it then lets pass and translates: ftp (TCP port 21), sip (5060), tftp (UDP port 69). Absent: none." enum:"ftp,sip,tftp"`
-	ICMPLimit int                     `yaml:"icmp-limit" json:"icmp-limit,omitempty" doc:"Pings per second that the router answers, of all senders together." default:"100" min:"1" max:"1000000"`
+	Sets      map[string]*FirewallSet      `yaml:"sets" json:"sets,omitempty" doc:"Addresses, networks and ports by name; rules call them @NAME."`
+	Schedules map[string]*FirewallSchedule `yaml:"schedules" json:"schedules,omitempty" doc:"Times of the week by name; a rule with schedule NAME holds in them only."`
+	Policies  []FirewallPolicy             `yaml:"policies" json:"policies,omitempty" doc:"What may pass from where to where. For a packet, the policies of its two zones are read in this order and the first rule that matches decides." ordered:"true"`
+	Defaults  FirewallDefaults             `yaml:"defaults" json:"defaults,omitzero" doc:"What becomes of packets that no rule matches."`
+	MSSClamp  *OnOff                       `yaml:"mss-clamp" json:"mss-clamp,omitempty" doc:"Lowers the segment size that TCP connections agree on to what fits through the route: for tunnels and PPPoE behind which path MTU discovery fails." default:"off" enum:"on,off"`
+	Helpers   []HelperName                 `yaml:"helpers" json:"helpers,omitempty" doc:"Protocols whose packets the kernel reads for the addresses and ports of further connections, which it then lets pass and translates: ftp (TCP port 21), sip (5060), tftp (UDP port 69). Absent: none." enum:"ftp,sip,tftp"`
+	ICMPLimit int                          `yaml:"icmp-limit" json:"icmp-limit,omitempty" doc:"Pings per second that the router answers, of all senders together." default:"100" min:"1" max:"1000000"`
 }
 
 // FirewallSet is addresses, networks or ports under one name.
@@ -29,6 +30,13 @@ type FirewallSet struct {
 	Ports     []string     `yaml:"ports" json:"ports,omitempty" doc:"Ports, ranges of ports and names of services. A set has either ports or addresses." example:"8000-8080"`
 	File      string       `yaml:"file" json:"file,omitempty" doc:"File with one address or network a line; # begins a comment. Its name counts from the directory of the configuration, and everybody may read it (mode 0644)." example:"blocklist.txt"`
 	Timeout   Duration     `yaml:"timeout" json:"timeout,omitempty" doc:"How long an element stays that minne set add puts in without a time of its own. Absent: until it is deleted."`
+}
+
+// FirewallSchedule is a time of some days of the week.
+type FirewallSchedule struct {
+	Days []string `yaml:"days" json:"days,omitempty" doc:"Days on which it begins: mon, tue, wed, thu, fri, sat, sun, or ranges as mon-fri. Absent: every day." single:"true" example:"mon-fri"`
+	From string   `yaml:"from" json:"from,omitempty" doc:"When it begins, by the clock of the router's time zone." default:"00:00" example:"08:00"`
+	To   string   `yaml:"to" json:"to,omitempty" doc:"When it ends; on the next day when that is not after from." default:"24:00" example:"13:00"`
 }
 
 // FirewallPolicy is the rules from some zones to others.

@@ -55,6 +55,8 @@ type Firewall struct {
 	desired Desired // what was last applied
 	live    *ledger
 	timer   *time.Timer // for the next live element whose time is up
+	clock   *time.Timer // for the next look at schedules, see clock.go; nil when there are none
+	holding []bool      // the rules that held at the last look
 }
 
 // New returns the firewall of the process's network namespace. The live elements
@@ -95,6 +97,11 @@ const commentHead = "minne policy "
 func (f *Firewall) Apply(ctx context.Context, d Desired) error {
 	f.order.Lock()
 	defer f.order.Unlock()
+	return f.apply(ctx, d)
+}
+
+// apply is Apply for one who holds order.
+func (f *Firewall) apply(ctx context.Context, d Desired) error {
 	f.expireNow()
 	now, err := loaded()
 	if err != nil {
@@ -110,6 +117,7 @@ func (f *Firewall) Apply(ctx context.Context, d Desired) error {
 	f.mu.Lock()
 	f.desired = d
 	f.wake()
+	f.watchClock()
 	f.mu.Unlock()
 	if d.Policy == nil {
 		if now == "" {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"minne/internal/config"
 	"minne/internal/nft"
@@ -17,7 +18,10 @@ import (
 	"minne/internal/testns"
 )
 
-func TestMain(m *testing.M) { testns.Main(m) }
+func TestMain(m *testing.M) {
+	time.Local = time.UTC // schedules are written by it
+	testns.Main(m)
+}
 
 var update = flag.Bool("update", false, "write testdata/school.nft anew")
 
@@ -75,7 +79,7 @@ func TestApply(t *testing.T) {
 	must(t, err)
 	changes, err := f.Plan(t.Context(), d)
 	must(t, err)
-	if text := fmt.Sprint(changes); !strings.Contains(text, "firewall of 5 zones with 10 rules") {
+	if text := fmt.Sprint(changes); !strings.Contains(text, "firewall of 5 zones with 12 rules") {
 		t.Errorf("plan: %s", text)
 	}
 	must(t, f.Apply(t.Context(), d))

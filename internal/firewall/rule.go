@@ -47,7 +47,7 @@ func (t *text) rule(r *policy.Rule, side string) []string {
 		act = []string{"goto " + name}
 	}
 	var lines []string
-	for _, m := range t.matches(r) {
+	for _, m := range t.timed(r) {
 		if r.Interfaces != nil {
 			m = side + " " + oneOf(quoted(r.Interfaces)) + " " + m
 		}
@@ -95,6 +95,16 @@ func logPrefix(r *policy.Rule) string {
 type alternative struct {
 	four, six bool // families it can match
 	text      string
+}
+
+// timed returns the matches at the times of the rule.
+func (t *text) timed(r *policy.Rule) (list []string) {
+	for _, m := range t.matches(r) {
+		for _, when := range t.times(r) {
+			list = append(list, strings.TrimSpace(m+" "+when))
+		}
+	}
+	return list
 }
 
 // matches returns the match expressions of a rule; a packet matches the rule when

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"minne/internal/policy"
 )
@@ -38,14 +39,16 @@ type text struct {
 	b       strings.Builder
 	p       *policy.Policy
 	written map[int]bool // rules that have a chain of their own already
+	clocks  clocks       // that schedules are written by
 }
 
-// Text returns the table of a policy for nft -f, or "" when there is no policy.
+// Text returns the table of a policy for nft -f, or "" when there is no policy. With
+// schedules, it is that of today's difference to UTC.
 func Text(p *policy.Policy) string {
 	if p == nil {
 		return ""
 	}
-	t := &text{p: p, written: map[int]bool{}}
+	t := &text{p: p, written: map[int]bool{}, clocks: readClocks(time.Now())}
 	t.sets()
 	t.defaults()
 	t.services()

@@ -117,9 +117,11 @@ func ruleVerdict(r *policy.Rule, stateless bool) uint32 {
 	return v.Word()
 }
 
-// beyondWords reports whether a rule has conditions that the classifier doesn't know.
-// Those that there are stand in services of the router only.
-func beyondWords(r *policy.Rule) bool { return r.Interfaces != nil || r.HopLimit255 }
+// beyondWords reports whether a rule has conditions that the classifier doesn't know:
+// a time, or what stands in services of the router only.
+func beyondWords(r *policy.Rule) bool {
+	return r.Interfaces != nil || r.HopLimit255 || r.Schedule != nil
+}
 
 // matchesAll reports whether no packet gets past a rule.
 func matchesAll(r *policy.Rule) bool {

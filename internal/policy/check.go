@@ -65,7 +65,7 @@ func readFirst(r, by *Rule) bool {
 
 // covered reports whether every packet that r matches is matched by by.
 func covered(r, by *Rule) bool {
-	return by.Limit == nil && by.Interfaces == nil && (by.IPv4 || !r.IPv4) && (by.IPv6 || !r.IPv6) &&
+	return by.Limit == nil && by.Interfaces == nil && (by.Schedule == nil || by.Schedule == r.Schedule) && (by.IPv4 || !r.IPv4) && (by.IPv6 || !r.IPv6) &&
 		coversProtocols(by, r) && coversAddresses(by.Source, r.Source) && coversAddresses(by.Destination, r.Destination) &&
 		coversPorts(by.SourcePorts, r.SourcePorts) && coversPorts(by.Ports, r.Ports)
 }

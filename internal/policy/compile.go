@@ -23,6 +23,7 @@ type compiler struct {
 	files    map[string]string // path → text of the files read
 	places   []place           // of the rules
 	policies []compiled
+	times    map[string]*Schedule
 }
 
 // place is where a rule stands.
@@ -60,6 +61,7 @@ func Compile(cfg *config.Config, dir string) (Result, error) {
 		return Result{}, c.report.Err()
 	}
 	c.sets()
+	c.schedules()
 	if f := cfg.Firewall; f != nil {
 		c.p.MSSClamp = f.MSSClamp.Or(false)
 		for i := range f.Policies {
@@ -208,7 +210,7 @@ func (c *compiler) policy(path string, f config.FirewallPolicy) {
 	add := func(r parsed, where place) { c.addRule(&p, r, where) }
 	for i, text := range f.Rules {
 		where := place{path: fmt.Sprintf("%s.rules[%d]", path, i)}
-		r, err := parseRule(text, c.findSet)
+		r, err := parseRule(text, c.names())
 		if err != nil {
 			c.refuseWord(where, err)
 			continue

@@ -137,7 +137,7 @@ func (t *table) row(r *csv.Reader, record []string) (p parsed, where place, ok b
 	}
 	list, err := rowWords(cells)
 	if err == nil {
-		p, err = parseWords(&reader{words: list, end: word{at: utf8.RuneCountInString(t.lines[first-1])}, sets: t.findSet}, joined(list))
+		p, err = parseWords(&reader{words: list, end: word{at: utf8.RuneCountInString(t.lines[first-1])}, names: t.names()}, joined(list))
 	}
 	if err != nil {
 		t.refuseWord(where, err)

@@ -129,6 +129,10 @@ type Rule struct {
 	Stateless bool
 	Log       *Log   // nil for none
 	Limit     *Limit // nil for none; only of permit
+
+	// Schedule is when the rule matches; nil for always. The kernel looks at its own clock for each
+	// packet: whoever else lowers the rule leaves to the kernel what it may match.
+	Schedule *Schedule
 }
 
 // Addresses is what an address must be in: one of the prefixes or sets.

@@ -5,10 +5,11 @@ package policy
 import (
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // The reference: what a Policy means for one packet, written to be read rather
-// than to be fast. Time does not pass for it: limits permit.
+// than to be fast. Limits permit.
 
 // Packet is what a policy looks at, as the filter sees it: after the translation
 // of its destination, before that of its source, fragments put together again.
@@ -19,6 +20,7 @@ type Packet struct {
 	SourcePort, DestPort uint16 // of protocols with ports
 	ICMPType             uint8
 	HopLimit             uint8
+	At                   time.Time // when; the zero time is now
 }
 
 // State is what conntrack says of a packet.
@@ -100,6 +102,7 @@ func (p *Policy) matches(r *Rule, packet Packet) bool {
 	case r.Protocols != nil && !slices.Contains(r.Protocols, packet.Protocol):
 	case r.ICMP != nil && !slices.Contains(r.ICMP, ICMPType{packet.Protocol, packet.ICMPType}):
 	case r.ICMP != nil && four != (packet.Protocol == protoICMP):
+	case r.Schedule != nil && !r.Schedule.Holds(packet.At):
 	case r.HopLimit255 && packet.HopLimit != 255:
 	case !p.inAddresses(r.Source, packet.Source), !p.inAddresses(r.Destination, packet.Destination):
 	case !p.inPorts(r.SourcePorts, packet.SourcePort), !p.inPorts(r.Ports, packet.DestPort):

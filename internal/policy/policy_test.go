@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"minne/internal/config"
 )
@@ -172,6 +173,11 @@ func TestWrongPolicies(t *testing.T) {
 		"outside in a pool": {head + oneToOne("198.51.100.16/29", "192.0.2.16/29", "{from: dmz, to: wan, pool: [198.51.100.0/27]}"), "gives 198.51.100.16/29 to single hosts"},
 		"late forward":      {head + oneToOne("198.51.100.16/29", "192.0.2.16/29", "{from: wan, forward: {protocol: tcp, address: 198.51.100.17, port: 80, target: 203.0.113.10}}"), "takes all connections to 198.51.100.17 already"},
 		"late one-to-one":   {head + "nat: [{from: lan, to: wan, masquerade: true}, {from: lan, to: wan, one-to-one: {outside: 198.51.100.16/29, inside: 192.0.2.16/29}}]", "the narrower translation first"},
+		"no time":           {head + "firewall: {schedules: {x: {}}}", "says no time"},
+		"no day":            {head + "firewall: {schedules: {x: {days: [monday]}}}", "did you mean mon?"},
+		"no clock":          {head + "firewall: {schedules: {x: {from: 8.30}}}", "did you mean 08:30?"},
+		"no end":            {head + "firewall: {schedules: {x: {from: 08:00, to: 08:00}}}", "is over when it begins"},
+		"no schedule":       {head + "firewall: {schedules: {lessons: {days: mon}}, policies: [{from: lan, to: wan, rules: [deny any schedule lesson]}]}", "did you mean lessons?"},
 		"helper twice":      {head + "firewall: {helpers: [ftp, ftp]}", "ftp stands here twice"},
 		"NAT without state": {head + "nat: [{from: lan, to: wan, masquerade: true}]\nfirewall: {policies: [{from: lan, to: wan, stateless: true, default: permit}]}", "without state"},
 		"limit of nothing":  {head + "limits: [{from: lan}]", "limits nothing"},
@@ -317,6 +323,44 @@ func TestJudge(t *testing.T) {
 		}
 		if v.Action != c.want || rule != c.rule {
 			t.Errorf("%+v: %v by %q", c, v.Action, rule)
+		}
+	}
+}
+
+// Schedules over midnight and over the end of the week, and the reference by the clock.
+func TestSchedules(t *testing.T) {
+	r, err := compileText(t, head+`firewall:
+  schedules:
+    lessons: {days: [mon-tue, thu], from: 08:00, to: 13:00}
+    nights: {days: fri-sat, from: 22:00, to: 06:00}
+    weekend: {days: sat-sun}
+  policies:
+    - {from: lan, to: wan, rules: [deny any schedule lessons, "permit tcp any any 80 schedule nights", permit udp any any 53 schedule weekend]}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(r.Policy.Rules[1].Schedule.Windows); got != "[{0 360} {8520 9000} {9960 10080}]" || len(r.Warnings) > 0 {
+		t.Errorf("nights are %s; %v", got, r.Warnings)
+	}
+	zone := time.FixedZone("x", 3600)
+	for at, want := range map[string]string{
+		"Mon 07:59": "", "Mon 08:00": "deny any schedule lessons", "Mon 12:59": "deny any schedule lessons", "Mon 13:00": "", "Wed 09:00": "",
+		"Fri 22:00": "permit tcp any any 80 schedule nights", "Sun 05:59": "permit tcp any any 80 schedule nights", "Sun 06:00": "", "Mon 00:00": "",
+	} {
+		when, err := time.ParseInLocation("Mon 15:04", at, zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for day := range 7 { // time.Parse reads the word for the day and forgets it
+			if d := time.Date(2026, 11, 22+day, when.Hour(), when.Minute(), 0, 0, zone); d.Format("Mon") == at[:3] {
+				when = d
+			}
+		}
+		v := Judge(r.Policy, Packet{In: "lan0", Out: "wan0", Source: netip.MustParseAddr("192.0.2.7"), Destination: netip.MustParseAddr("8.8.8.8"),
+			Protocol: protoTCP, SourcePort: 40000, DestPort: 80, HopLimit: 64, At: when}, New)
+		if v.Rule == nil && want != "" || v.Rule != nil && v.Rule.Text != want {
+			t.Errorf("%s: %+v, want %q", at, v.Rule, want)
 		}
 	}
 }

@@ -67,7 +67,7 @@ address     = an IP address | a prefix | "@" set
 ports       = port {"," port}
 port        = a number | a range as 8000-8080 | a service | "@" set
 type        = an ICMP type {"," an ICMP type}
-option      = "log" [text] | "limit" number "/" ("s" | "m" | "h" | "d") ["burst" number] | "name" text
+option      = "log" [text] | "limit" number "/" ("s" | "m" | "h" | "d") ["burst" number] | "name" text | "schedule" schedule
 text        = a word, or words in double quotes; after log always in quotes
 ` + "```" + `
 
@@ -77,6 +77,7 @@ text        = a word, or words in double quotes; after log always in quotes
 | ` + "`permit udp @noc self 161 limit 100/s`" + ` | the hosts of noc may ask the router itself by SNMP, a hundred new requests a second |
 | ` + "`permit tcp any from 1024-65535 192.0.2.7 ssh`" + ` | the source port counts too |
 | ` + "`reject tcp any any smtp name \"no mail\"`" + ` | the sender is told, instead of waiting |
+| ` + "`deny udp any any schedule lessons`" + ` | no UDP in the times that firewall.schedules calls lessons |
 | ` + "`deny any log`" + ` | everything else is dropped, and some of it logged |
 
 ## Meaning
@@ -96,6 +97,8 @@ text        = a word, or words in double quotes; after log always in quotes
   With state these are new connections. ` + "`burst`" + ` (5) is how many may come at once.
 - ` + "`log`" + ` writes at most ten packets a second of the rule to the kernel's log, with its text or
   its name or number in front.
+- ` + "`schedule`" + ` makes the rule hold at the times of that name in ` + "`firewall.schedules`" + ` only. What it
+  permitted ends with its time.
 - Every rule counts its packets and bytes: ` + "`minne show firewall`" + `.
 - What a policy doesn't decide, by a rule or its ` + "`default`" + `, is decided by the next policy of the
   same zones, at last by ` + "`firewall.defaults`" + `: dropped and logged between zones and to the router,

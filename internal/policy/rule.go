@@ -24,7 +24,7 @@ import (
 //	ports       = port {"," port}
 //	port        = a number | a range as 8000-8080 | a service | "@" set
 //	type        = an ICMP type {"," an ICMP type}
-//	option      = "log" [text] | "limit" number "/" ("s" | "m" | "h" | "d") ["burst" number] | "name" text
+//	option      = "log" [text] | "limit" number "/" ("s" | "m" | "h" | "d") ["burst" number] | "name" text | "schedule" schedule
 //	text        = a word, or words in double quotes; after log always in quotes
 //
 // A word of a list must not have blanks around its commas.
@@ -97,7 +97,13 @@ func split(text string) ([]word, *wordError) {
 type reader struct {
 	words []word
 	end   word // an empty word behind the last
-	sets  func(w word) (int, SetKind, *wordError)
+	names names
+}
+
+// names finds what a rule calls by name.
+type names struct {
+	set      func(w word) (int, SetKind, *wordError) // by a word as "@web"
+	schedule func(w word) (*Schedule, *wordError)
 }
 
 func (r *reader) more() bool { return len(r.words) > 0 }
@@ -120,13 +126,13 @@ type parsed struct {
 	fromSelf, toSelf bool
 }
 
-// parseRule reads a rule. sets finds a set by a word as "@web".
-func parseRule(text string, sets func(word) (int, SetKind, *wordError)) (parsed, *wordError) {
+// parseRule reads a rule.
+func parseRule(text string, names names) (parsed, *wordError) {
 	all, err := split(text)
 	if err != nil {
 		return parsed{}, err
 	}
-	return parseWords(&reader{words: all, end: word{at: utf8.RuneCountInString(text)}, sets: sets}, text)
+	return parseWords(&reader{words: all, end: word{at: utf8.RuneCountInString(text)}, names: names}, text)
 }
 
 // parseWords reads a rule that is cut into words; text is what it is called.
@@ -241,7 +247,7 @@ func (r *reader) match(p *parsed) (err *wordError) {
 		if near != "" {
 			return wrong(w, "", near, "unknown option %q", abridge(w.text))
 		}
-		return wrong(w, "log, limit or name; ports only with tcp, udp, tcp/udp, sctp and dccp", "", "%s can't be followed by %q", p.protocol(), abridge(w.text))
+		return wrong(w, "log, limit, name or schedule; ports only with tcp, udp, tcp/udp, sctp and dccp", "", "%s can't be followed by %q", p.protocol(), abridge(w.text))
 	}
 	return err
 }
@@ -267,7 +273,7 @@ func (r *reader) addresses(w word, what string) (a Addresses, self bool, _ *word
 	}
 	for _, part := range parts(w) {
 		if strings.HasPrefix(part.text, "@") {
-			set, kind, err := r.sets(part)
+			set, kind, err := r.names.set(part)
 			if err != nil {
 				return a, false, err
 			}
@@ -332,7 +338,7 @@ func (r *reader) ports(w word) (p Ports, _ *wordError) {
 	}
 	for _, part := range parts(w) {
 		if strings.HasPrefix(part.text, "@") {
-			set, kind, err := r.sets(part)
+			set, kind, err := r.names.set(part)
 			if err != nil {
 				return p, err
 			}
@@ -437,6 +443,13 @@ func (r *reader) parseOption(rule *Rule) *wordError {
 		name := r.next()
 		rule.Name = name.text
 		return plainText(name)
+	case w.text == "schedule" && rule.Schedule == nil:
+		if !r.more() {
+			return wrong(r.end, "the name of a schedule", "", "schedule without a name")
+		}
+		found, err := r.names.schedule(r.next())
+		rule.Schedule = found
+		return err
 	case slices.Contains(options, w.text):
 		return wrong(w, "each option once", "", "%s stands here twice", w.text)
 	}

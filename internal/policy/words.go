@@ -88,7 +88,7 @@ func spanWord(per time.Duration) string {
 }
 
 // options are the words that may follow what a rule matches.
-var options = []string{"log", "limit", "name"}
+var options = []string{"log", "limit", "name", "schedule"}
 
 // words returns the keys of a table in their order.
 func words[V any](table map[string]V) []string { return slices.Sorted(maps.Keys(table)) }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nat tries translations of addresses as users meet them: curl, ping and
-// servers in namespaces on both sides of a router that kernel and firewall have
-// set up from a configuration.
+// Package nat tries translations of addresses, and what else of the firewall needs
+// real hosts, as users meet them: curl, ping and servers in namespaces on both sides
+// of a router that kernel and firewall have set up from a configuration.
 package nat
 
 import (

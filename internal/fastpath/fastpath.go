@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -266,8 +267,16 @@ func (f *FastPath) Links(links []rib.Link) {
 	})
 }
 
-// Addresses takes in addresses of the router.
-func (f *FastPath) Addresses(a []rib.LinkAddress) { f.locked(func() { f.tables.Addresses(a) }) }
+// Addresses takes in addresses of the router. Connections that were translated to one that is gone
+// are gone from conntrack: flows are asked for again.
+func (f *FastPath) Addresses(a []rib.LinkAddress) {
+	f.locked(func() {
+		f.tables.Addresses(a)
+		if slices.ContainsFunc(a, func(one rib.LinkAddress) bool { return one.Deleted }) {
+			f.prog.firewall.flows.Invalidate()
+		}
+	})
+}
 
 // Rules takes in policy-routing rules.
 func (f *FastPath) Rules(r []rib.Rule) { f.locked(func() { f.tables.Rules(r) }) }

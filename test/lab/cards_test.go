@@ -71,6 +71,28 @@ func plug(t *testing.T, a, b string) int {
 	return index
 }
 
+// settle waits until the kernel has given a port its link-local address, which it does some time
+// after both ends are up: nobody shall be blamed for what changes there.
+func settle(t *testing.T, port string) {
+	t.Helper()
+	l, err := netlink.LinkByName(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		addresses, err := netlink.AddrList(l, netlink.FAMILY_V6)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(addresses) > 0 {
+			return
+		}
+		if time.Since(begun) > 20*time.Second {
+			t.Fatalf("port %s got no link-local address: is IPv6 off here?", port)
+		}
+	}
+}
+
 // rig measures through the two ports.
 func (b *bed) rig(t *testing.T, traffic string) *openloop.Rig {
 	t.Helper()

@@ -115,6 +115,9 @@ func (p *process) wait(t *testing.T) int {
 func (c command) badInput(t *testing.T) {
 	plug(t, "left", "right")
 	plug(t, "taken", "other")
+	for _, port := range []string{"left", "right", "taken", "other"} {
+		settle(t, port)
+	}
 	occupy(t, "taken")
 	junk := filepath.Join(open(t), "junk")
 	if err := os.WriteFile(junk, []byte("192.0.2.0/24\n198.51.100.0/24\nBGP table version is 7\n"), 0o644); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/fastpath/judge"
 	"minne/internal/instance"
 	"minne/internal/kernel"
 	"minne/internal/testns"
@@ -37,6 +38,8 @@ type bench struct {
 	a, b    netlink.Link // their far ends
 	watch   context.CancelFunc
 	watched chan struct{}
+
+	firewall *judge.Policy // what the daemon tells the fast path when it starts
 }
 
 var (
@@ -131,6 +134,9 @@ func (b *bench) start() {
 	b.t.Helper()
 	log := slog.New(slog.NewTextHandler(testWriter{b.t}, nil))
 	b.fast = New(b.inst, log)
+	if b.firewall != nil {
+		must(b.t, b.fast.Firewall().Apply(context.Background(), b.firewall))
+	}
 	must(b.t, b.fast.Apply(context.Background(), b.desired()))
 	ctx, cancel := context.WithCancel(context.Background())
 	watcher := kernel.NewWatcher(log, b.fast)

@@ -116,8 +116,12 @@ func (w *firewall) tell(p *judge.Policy) {
 // shape is what a program for this firewall looks like; before is what it was, of which is kept what
 // still fits. flows is how many flows the operator asks for, 0 for the default.
 func (w *firewall) shape(before firewallShape, flows int) firewallShape {
-	if w.policy == nil || w.kernel != "" {
-		return firewallShape{on: w.policy != nil && before.on}
+	if w.policy == nil {
+		return firewallShape{}
+	}
+	if w.kernel != "" { // the tables that there are stay: what takes packets to the kernel is one word
+		before.on = true
+		return before
 	}
 	s := firewallShape{on: true, full: before.full || w.tables.Stats().Bytes > classify.LayoutOf(classify.Small).Limit()}
 	members := 0

@@ -12,6 +12,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
+
+	"minne/internal/fastpath/mapped"
 )
 
 // Capture: while one runs, the capturing build of the program (bpf/capture.h) is on
@@ -150,8 +152,8 @@ func (f *FastPath) dropCapture(c *capture, why error) {
 	}
 	f.capturing, c.ended = nil, why
 	f.restoreProgram()
-	waitForReaders()     // no packet is in the capturing build any more
-	_ = c.reader.Flush() // fails only on a closed reader
+	mapped.WaitForReaders() // no packet is in the capturing build any more
+	_ = c.reader.Flush()    // fails only on a closed reader
 }
 
 // EndCapture ends the capture that runs, if any, and gives its reader the reason.

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/fastpath/fib"
+	"minne/internal/fastpath/mapped"
 	"minne/internal/instance"
 	"minne/internal/rib"
 )
@@ -447,7 +448,7 @@ func (f *FastPath) dropPorts(wanted map[int]string) error {
 		return nil
 	}
 	f.tables.renderLinks()
-	waitForReaders() // now nobody sends there any more
+	mapped.WaitForReaders() // now nobody sends there any more
 	var failed []error
 	for _, p := range going {
 		if err := p.detach(); err != nil {

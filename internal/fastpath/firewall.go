@@ -17,6 +17,7 @@ import (
 	"minne/internal/fastpath/classify"
 	"minne/internal/fastpath/flow"
 	"minne/internal/fastpath/judge"
+	"minne/internal/fastpath/mapped"
 	"minne/internal/plan"
 )
 
@@ -224,7 +225,7 @@ func (t *tables) putFirewall(w *firewall) error {
 	t.prog.control.store(controlTimeouts, timeoutWord(newProcSettings()))
 	t.prog.control.store(controlPolicy, pair(flags, 0))
 	m.flows.Invalidate()
-	waitForReaders() // now no packet is judged by the old firewall
+	mapped.WaitForReaders() // now no packet is judged by the old firewall
 	m.forget(p)
 	w.swap = time.Since(start)
 	return nil

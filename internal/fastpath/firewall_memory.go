@@ -79,8 +79,8 @@ func (p *program) shareFirewall() error {
 	}
 	f.ways = mapped.View[uint64](ways)
 	var err1, err2, err3 error
-	f.rules, err1 = p.shape.firewall.rules().Open(image, active, waitForReaders)
-	f.sets, err2 = p.shape.firewall.sets().New(sets, waitForReaders)
+	f.rules, err1 = p.shape.firewall.rules().Open(image, active, mapped.WaitForReaders)
+	f.sets, err2 = p.shape.firewall.sets().New(sets, mapped.WaitForReaders)
 	f.flows, err3 = flow.New(memory, p.shape.firewall.size(), flow.DefaultTimeouts)
 	return errors.Join(err1, err2, err3)
 }

@@ -5,7 +5,6 @@ package fastpath
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
@@ -170,7 +169,7 @@ func (p *program) share() error {
 	if err != nil {
 		return err
 	}
-	grace := fib.Options{Grace: waitForReaders}
+	grace := fib.Options{Grace: mapped.WaitForReaders}
 	if p.table4, err = fib.NewTable4(image4, layout4, grace); err != nil {
 		return err
 	}
@@ -200,18 +199,6 @@ func (p *program) close() {
 		p.tracer.Close()
 	}
 	p.objects.Close()
-}
-
-// membarrierGlobal is MEMBARRIER_CMD_GLOBAL of include/uapi/linux/membarrier.h.
-const membarrierGlobal = 1
-
-// waitForReaders returns when every run of an eBPF program that had begun has ended: a global
-// memory barrier waits for an RCU grace period. Kernels without it get a pause that is far longer
-// than any run.
-func waitForReaders() {
-	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0); errno != 0 {
-		time.Sleep(gracePeriod)
-	}
 }
 
 // explainLoad adds the verifier's last words, or what an operator can do.

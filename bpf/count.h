@@ -6,6 +6,7 @@
 #define MINNE_COUNT_H
 
 #include "capture.h"
+#include "guard.h"
 #include "route.h"
 
 static __always_inline void write_trace(struct packet *p, struct way *w, enum reason why)
@@ -49,12 +50,18 @@ static __always_inline void sample(struct packet *p, struct control *c, enum rea
 	bpf_ringbuf_submit(s, 0);
 }
 
-// Ends the journey: drop or punt, by the reason's place in its list.
+// Ends the journey: drop or punt, by the reason's place in its list. What is punted must
+// get past the guard.
 static __always_inline int leave(struct packet *p, struct way *w, struct control *c, enum reason why)
 {
 	int action = why < REASON_LAST_DROP ? XDP_DROP : XDP_PASS;
-	__u32 key = why;
+	__u32 key;
 
+	if (!trace_build && action == XDP_PASS && !guard_admits(p, why)) {
+		why = REASON_GUARD;
+		action = XDP_DROP;
+	}
+	key = why;
 	captured_went(p, action, why, 0);
 	if (trace_build) {
 		write_trace(p, w, why);

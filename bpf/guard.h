@@ -59,6 +59,7 @@ struct {
 #define GUARD_ASK 0x40 // the routing table knows
 #define GUARD_OURS 0x80 // it is, or for whoever listens on the link
 #define GUARD_GROUP 0x100 // and not for the router alone
+#define GUARD_KNOWN 0x200 // TCP and UDP are of a connection that conntrack knows
 
 static const __u16 guard_of_reason[REASON_COUNT] = {
 	// Absent: GUARD_KERNEL.
@@ -87,6 +88,10 @@ static const __u16 guard_of_reason[REASON_COUNT] = {
 	[REASON_PROHIBIT] = GUARD_NO_ROUTE,
 	[REASON_NO_NEIGHBOUR] = GUARD_NO_NEIGHBOUR,
 	[REASON_TOO_BIG] = GUARD_FRAGMENT,
+	[REASON_FIREWALL] = GUARD_KERNEL | GUARD_ASK,
+	[REASON_TRANSPORT] = GUARD_STRAY | GUARD_ASK,
+	[REASON_BEGINNING] = GUARD_BEGINNING | GUARD_ASK,
+	[REASON_CONNECTION] = GUARD_KERNEL | GUARD_KNOWN | GUARD_ASK,
 };
 
 // States of a socket (include/net/tcp_states.h) in which it holds a connection: ESTABLISHED, SYN_SENT,
@@ -409,6 +414,19 @@ static __always_inline int guard_own6(const struct in6_addr *a)
 	return HOP_KIND(hop) == HOP_STOP && HOP_COUNT(hop) == REASON_LOCAL;
 }
 
+// Whether it matters if a packet is for the router. Conntrack's kfuncs know of TCP and UDP only: pings through
+// a router that translates go up like those of no known connection.
+static __always_inline int guard_asks(struct guard_case *c, __u32 way, __u8 protocol)
+{
+	if (way & GUARD_KNOWN) {
+		if (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP)
+			return 0;
+		if (protocol == IPPROTO_ICMP || protocol == IPPROTO_ICMPV6)
+			c->class = GUARD_BEGINNING;
+	}
+	return way & (GUARD_ASK | GUARD_OURS);
+}
+
 static __always_inline void guard_see4(const struct packet *p, struct guard_case *c, __u32 way)
 {
 	struct iphdr *ip = p->ip;
@@ -419,7 +437,7 @@ static __always_inline void guard_see4(const struct packet *p, struct guard_case
 		return;
 	c->source = bpf_ntohl(ip->saddr);
 	dst = bpf_ntohl(ip->daddr);
-	if (!(way & (GUARD_ASK | GUARD_OURS)) || (way & GUARD_ASK && !perhaps_own(dst)))
+	if (!guard_asks(c, way, ip->protocol) || (way & GUARD_ASK && !perhaps_own(dst)))
 		return;
 	if (!ip->saddr)
 		c->source = guard_mac(p);
@@ -435,7 +453,7 @@ static __always_inline void guard_see6(const struct packet *p, struct guard_case
 	if ((void *)(ip + 1) > p->end)
 		return;
 	c->source = guard_share6(&ip->saddr);
-	if (!(way & (GUARD_ASK | GUARD_OURS)) || (way & GUARD_ASK && !guard_own6(&ip->daddr)))
+	if (!guard_asks(c, way, ip->nexthdr) || (way & GUARD_ASK && !guard_own6(&ip->daddr)))
 		return;
 	guard_see_ours(p, c, ip->nexthdr, (void *)(ip + 1), !(way & GUARD_GROUP) && !multicast6(&ip->daddr), 1);
 }

@@ -18,7 +18,8 @@
 	X(SPOOFED)        /* fails the reverse path check (RFC 3704), as rp_filter would */   \
 	X(BLACKHOLE)      /* the route says: discard */                                       \
 	X(INTERNAL)       /* can't happen: the packet changed size under our hands */            \
-	X(DENIED)         /* a rule of the firewall, or its default, denies it without a word */
+	X(DENIED)         /* a rule of the firewall, or its default, denies it without a word */ \
+	X(GUARD)          /* would go up to the kernel, but its class is over budget (guard.h) */
 
 // The packet goes up to the kernel, untouched.
 #define PUNT_REASONS(X)                                                                       \

@@ -4,10 +4,12 @@ package fastpath
 
 import (
 	"fmt"
+	"runtime"
 	"sort"
 
 	"minne/internal/config"
 	"minne/internal/fastpath/fib"
+	"minne/internal/fastpath/guard"
 )
 
 // Desired is the fast path that a configuration asks for.
@@ -16,6 +18,7 @@ type Desired struct {
 	Structure  fib.Structure          `json:"structure"`
 	Flows      int                    `json:"flows"`      // room in the flow table; 0 for the default
 	Interfaces map[string]DesiredPort `json:"interfaces"` // by kernel name, ports and VLANs alike
+	Guard      guard.Settings         `json:"guard"`
 }
 
 // DesiredPort is what one interface should do.
@@ -41,6 +44,7 @@ func Render(cfg *config.Config) (Desired, error) {
 		return Desired{}, fmt.Errorf("fast-path.structure: %w", err)
 	}
 	d.Structure = structure
+	d.Guard = guard.Render(cfg, runtime.NumCPU())
 	judged := judges(cfg)
 	for name, i := range cfg.Interfaces {
 		if i == nil {

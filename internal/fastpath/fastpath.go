@@ -12,7 +12,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"minne/internal/fastpath/fib"
@@ -44,6 +43,7 @@ type FastPath struct {
 	broken    error             // why the program can't be loaded
 	ears      []*os.File        // sockets that hear of settings and features
 	failed    error             // of ports, since the last Apply
+	peers     guardPeers        // stations that the guard knows by name
 }
 
 var _ rib.Listener = (*FastPath)(nil)
@@ -165,6 +165,7 @@ func (f *FastPath) Apply(_ context.Context, d Desired) error {
 	if err := f.restorePins(); err != nil {
 		return err
 	}
+	f.prog.guard.Set(d.Guard)
 	f.tables.reread()
 	f.failed = f.reconcile()
 	return f.failed
@@ -188,8 +189,7 @@ func (f *FastPath) learnLinks() error {
 // of the old one, port by port, each in one step.
 func (f *FastPath) rebuild(s shape) error {
 	f.dropCapture(f.capturing, errors.New("the router's tables have changed their size, which exchanges the program: start the capture again"))
-	m := f.prog.objects.routerMaps
-	next, err := load(s, map[string]*ebpf.Map{routerMapReasons: m.Reasons, routerMapTraffic: m.Traffic, routerMapSamples: m.Samples})
+	next, err := load(s, f.prog.lasting())
 	if err != nil {
 		return err
 	}
@@ -311,6 +311,9 @@ func (f *FastPath) reconcileLogged() {
 func (f *FastPath) reconcile() error {
 	if !f.applied || f.adopted > 0 && !f.tables.complete {
 		return nil
+	}
+	if err := f.putPeers(); err != nil {
+		return err
 	}
 	wanted := f.wantedPorts()
 	attached, transmits := maps.Clone(f.tables.attached), maps.Clone(f.tables.transmits)

@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"minne/internal/fastpath/fib"
+	"minne/internal/fastpath/guard"
 	"minne/internal/instance"
 )
 
@@ -33,6 +34,7 @@ type Observed struct {
 	Firewall   *ObservedFirewall `json:"firewall,omitempty"` // nil without one
 	Traffic    []ObservedTraffic `json:"traffic"`
 	Reasons    []ObservedReason  `json:"reasons"`
+	Guard      []guard.Observed  `json:"guard"` // what went up to the kernel, by class
 }
 
 // ObservedPort is one interface that should have the fast path, or has it.
@@ -127,6 +129,10 @@ func (f *FastPath) Observe(context.Context) (Observed, error) {
 	if o.Reasons, err = observeReasons(f.prog.objects.Reasons); err != nil {
 		return o, err
 	}
+	if o.Guard, err = observeGuard(f.prog.objects.GuardCounts, f.desired.Guard); err != nil {
+		return o, err
+	}
+	o.Reasons = withGuard(o.Reasons, o.Guard)
 	o.Traffic, err = f.observeTraffic()
 	return o, err
 }
@@ -287,27 +293,31 @@ func Left(inst instance.Instance) (Observed, error) {
 	return o, leftCounters(inst.BPFDir, &o)
 }
 
-// leftCounters reads the pinned counters, if there are any.
+// leftCounters reads the pinned counters, if there are any. The guard's classes are told as reasons: what
+// their budgets were, only the daemon knew.
 func leftCounters(dir string, o *Observed) error {
-	reasons, err := ebpf.LoadPinnedMap(filepath.Join(dir, routerMapReasons), &ebpf.LoadPinOptions{ReadOnly: true})
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+	var left [3]*ebpf.Map
+	for i, name := range []string{routerMapReasons, routerMapTraffic, routerMapGuardCounts} {
+		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, name), &ebpf.LoadPinOptions{ReadOnly: true})
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("opening the pinned counters: %w", err)
+		}
+		defer m.Close()
+		left[i] = m
 	}
-	if err != nil {
-		return fmt.Errorf("opening the pinned counters: %w", err)
-	}
-	defer reasons.Close()
+	reasons, traffic, classes := left[0], left[1], left[2]
+	var err error
 	if o.Reasons, err = observeReasons(reasons); err != nil {
 		return err
 	}
-	traffic, err := ebpf.LoadPinnedMap(filepath.Join(dir, routerMapTraffic), &ebpf.LoadPinOptions{ReadOnly: true})
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
+	guarded, err := observeGuard(classes, guard.Settings{})
 	if err != nil {
-		return fmt.Errorf("opening the pinned counters: %w", err)
+		return err
 	}
-	defer traffic.Close()
+	o.Reasons = withGuard(o.Reasons, guarded)
 	for _, p := range o.Ports {
 		one, err := readTraffic(traffic, p.Index)
 		if err != nil {

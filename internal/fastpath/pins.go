@@ -64,7 +64,9 @@ func loadCounting(dir string, s shape) (*program, error) {
 		return nil, err
 	}
 	if len(counters) == 0 {
-		err = errors.Join(removeIfThere(filepath.Join(dir, routerMapReasons)), removeIfThere(filepath.Join(dir, routerMapTraffic)))
+		for _, name := range counterMaps {
+			err = errors.Join(err, removeIfThere(filepath.Join(dir, name)))
+		}
 	}
 	if err := errors.Join(err, pinCounters(dir, p)); err != nil {
 		p.close()
@@ -75,8 +77,9 @@ func loadCounting(dir string, s shape) (*program, error) {
 
 // pinCounters pins the program's counters where they are not.
 func pinCounters(dir string, p *program) error {
-	for name, m := range map[string]*ebpf.Map{routerMapReasons: p.objects.Reasons, routerMapTraffic: p.objects.Traffic} {
-		path := filepath.Join(dir, name)
+	all := p.lasting()
+	for _, name := range counterMaps {
+		m, path := all[name], filepath.Join(dir, name)
 		if _, err := os.Lstat(path); err == nil {
 			continue
 		}

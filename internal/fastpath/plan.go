@@ -25,6 +25,9 @@ func (f *FastPath) Plan(_ context.Context, d Desired) ([]plan.Change, error) {
 		changes = append(changes, plan.Change{Subsystem: subsystem, Action: plan.Modify, Object: "structure",
 			From: before.Structure.String(), To: d.Structure.String(), Effect: "the tables are built once more beside the old ones; no packet is lost"})
 	}
+	if f.applied {
+		changes = append(changes, guardChanges(before.Guard, d.Guard)...)
+	}
 	for _, name := range both(before, d) {
 		was, is := before.Interfaces[name], d.Interfaces[name]
 		object := "fast path on " + name

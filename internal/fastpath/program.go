@@ -5,17 +5,19 @@ package fastpath
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
 	"minne/internal/fastpath/fib"
+	"minne/internal/fastpath/guard"
 	"minne/internal/fastpath/mapped"
 )
 
 // counterMaps outlive the program: their pins let a new daemon go on counting.
-var counterMaps = []string{routerMapReasons, routerMapTraffic}
+var counterMaps = []string{routerMapReasons, routerMapTraffic, routerMapGuardCounts}
 
 // shape is what can't change while a program is loaded.
 type shape struct {
@@ -42,6 +44,7 @@ type program struct {
 	table4      *fib.Table4
 	table6      *fib.Table6
 	firewall    firewallMemory
+	guard       *guard.Shared
 }
 
 // load verifies and loads the program with empty tables, which send every packet to the kernel.
@@ -128,20 +131,31 @@ func (p *program) loadTracer() error {
 	return nil
 }
 
+// lasting is the maps that the program of another shape goes on with.
+func (p *program) lasting() map[string]*ebpf.Map {
+	m := &p.objects.routerMaps
+	return map[string]*ebpf.Map{
+		routerMapReasons: m.Reasons, routerMapTraffic: m.Traffic, routerMapSamples: m.Samples,
+		routerMapGuardControl: m.GuardControl, routerMapGuardBudgets: m.GuardBudgets, routerMapGuardSources: m.GuardSources,
+		routerMapGuardPeers: m.GuardPeers, routerMapGuardCounts: m.GuardCounts,
+	}
+}
+
 // shared is the maps that a twin has in common with the program.
 func (p *program) shared() map[string]*ebpf.Map {
 	m := &p.objects.routerMaps
-	return map[string]*ebpf.Map{
+	all := map[string]*ebpf.Map{
 		routerMapAdjacencies: m.Adjacencies, routerMapControl: m.Control, routerMapFib4Image: m.Fib4Image,
 		routerMapFib6Image: m.Fib6Image, routerMapInterfaces: m.Interfaces, routerMapMembers: m.Members,
 		routerMapNeighbours4: m.Neighbours4, routerMapNeighbours6: m.Neighbours6, routerMapNexthops: m.Nexthops,
-		routerMapOwn4: m.Own4, routerMapPorts: m.Ports, routerMapReasons: m.Reasons, routerMapSamples: m.Samples,
-		routerMapTrace: m.Trace, routerMapTraffic: m.Traffic, routerMapVlans: m.Vlans,
+		routerMapOwn4: m.Own4, routerMapPorts: m.Ports, routerMapTrace: m.Trace, routerMapVlans: m.Vlans,
 		routerMapClassifyImage: m.ClassifyImage, routerMapSetImage: m.SetImage, routerMapPolicyWays: m.PolicyWays,
 		routerMapPolicyCounts: m.PolicyCounts, routerMapPolicyLogged: m.PolicyLogged,
 		routerMapFlowControl: m.FlowControl, routerMapFlowIndex: m.FlowIndex, routerMapFlowSides: m.FlowSides,
 		routerMapFlowFree: m.FlowFree, routerMapFlowSources: m.FlowSources, routerMapFlowCounts: m.FlowCounts,
 	}
+	maps.Copy(all, p.lasting())
+	return all
 }
 
 // share maps the tables into this process.
@@ -176,7 +190,7 @@ func (p *program) share() error {
 	if p.table6, err = fib.NewTable6(image6, layout6, grace); err != nil {
 		return err
 	}
-	return p.shareFirewall()
+	return errors.Join(p.shareFirewall(), p.shareGuard())
 }
 
 func (p *program) region(m *ebpf.Map) ([]byte, error) {

@@ -41,6 +41,9 @@ func FastPath(w io.Writer, o fastpath.Observed) error {
 	if err := tables.write(w); err != nil {
 		return err
 	}
+	if err := guarded(w, o); err != nil {
+		return err
+	}
 	_, err := fmt.Fprintf(w, `
 Next hops %s (%s of them groups), neighbours %s, ports adopted from an earlier daemon %d
 Updates: whole table in %v (%v of it compiling); %s route changes since, the last %d in %v, the longest batch %v
@@ -70,6 +73,21 @@ func firewallTables(w io.Writer, f fastpath.ObservedFirewall) error {
 		_, err = fmt.Fprintln(w, "Connections: the kernel carries all")
 	}
 	return err
+}
+
+// guarded prints what went up to the kernel, of the classes that had something.
+func guarded(w io.Writer, o fastpath.Observed) error {
+	t := table{head: []string{"To the kernel", ">Passed", ">Dropped", ">Of them by source", "At most", "What it is"}}
+	for _, c := range o.Guard {
+		if c.Passed+c.Dropped > 0 {
+			t.row(c.Class, count(c.Passed), count(c.Dropped), count(c.OverSource), c.Budget.String(), c.Text)
+		}
+	}
+	if len(t.rows) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	return t.write(w)
 }
 
 // short is a duration with three figures or so.

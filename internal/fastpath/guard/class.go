@@ -143,3 +143,15 @@ func (c Class) Text() string { return classes[c].text }
 
 // Hint says what an operator may look at when many packets of the class are dropped.
 func (c Class) Hint() string { return classes[c].hint }
+
+// String says the budget in words.
+func (b Budget) String() string {
+	all := "no limit"
+	if b.PerSecond > 0 {
+		all = fmt.Sprintf("%d a second", b.PerSecond)
+	}
+	if b.PerSource > 0 {
+		all += fmt.Sprintf(", %d of each source", b.PerSource)
+	}
+	return all
+}

@@ -320,7 +320,7 @@ func TestFirewall(t *testing.T) {
 	if now := b.status().KernelWrites; now != before {
 		t.Errorf("applying the same again wrote %d times", now-before)
 	}
-	b.want(0, "policy: the firewall's rules are judged by the kernel", "show", "fast-path")
+	b.want(0, "Firewall: ", "show", "fast-path")
 
 	if out := b.want(0, "web server", "show", "firewall").out; !strings.Contains(out, "wan to lan") {
 		t.Errorf("show firewall:\n%s", out)

@@ -72,7 +72,8 @@ func forbidding(rule string) string {
 	return strings.Replace(networkConfig, "        - permit any\n", "        - "+rule+"\n        - permit any\n", 1)
 }
 
-func newNetwork(t *testing.T) *network {
+// newNetwork starts it; settings of the router's kernel are made before it has its configuration.
+func newNetwork(t *testing.T, settings ...string) *network {
 	t.Helper()
 	n := &network{router: newRouter(t), client: newNamespace(t), isp: newNamespace(t), far: newNamespace(t), beside: newNamespace(t)}
 	n.isp.sysctl("net/ipv4/ip_forward", "1", "net/ipv6/conf/all/forwarding", "1", "net/ipv4/icmp_ratelimit", "0", "net/ipv6/icmp/ratelimit", "0")
@@ -91,6 +92,7 @@ func newNetwork(t *testing.T) *network {
 	n.client.ip("route add default via 192.0.2.1", "route add default via 2001:db8:1::1")
 	n.far.ip("route add default via 203.0.113.1", "route add default via 2001:db8:9::1")
 	n.beside.ip("route add default via 198.18.0.1", "route add default via 2001:db8:3::1")
+	n.sysctl(settings...)
 	n.apply(networkConfig)
 	// Neighbours that never need to be asked again: no packet goes to the kernel to refresh them.
 	for i, lines := range [][]string{{"lan", clientV4, clientV6}, {"wan", ispV4, ispV6}, {"dmz", besideV4, besideV6}} {

@@ -259,7 +259,6 @@ func tcpOddities() (list []oddity) {
 	list = append(list,
 		oddity{"TCP FIN, then data", func(f *flow, side int) []frame { return []frame{f.tcp(side, packet.FIN|packet.ACK), f.say(side, text)} }},
 		oddity{"TCP RST, then data", func(f *flow, side int) []frame { return []frame{f.tcp(side, packet.RST), f.say(side, text)} }},
-		oddity{"TCP RST, then SYN", func(f *flow, side int) []frame { return []frame{f.tcp(side, packet.RST), f.tcp(side, packet.SYN)} }},
 	)
 	return byName(list)
 }

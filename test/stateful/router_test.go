@@ -15,25 +15,14 @@ import (
 	"testing"
 
 	"minne/internal/fastpath"
+	"minne/internal/testbuild"
 )
 
 // program builds the command once per run of the tests.
-var program = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "minne-stateful-")
-	if err != nil {
-		return "", err
-	}
-	if err := removeAfterwards(dir); err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "minne")
-	c := exec.Command("go", "build", "-o", path, "minne/cmd/minne")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := c.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build: %w\n%s", err, out)
-	}
-	return path, nil
-})
+var program struct {
+	once   sync.Once
+	binary string
+}
 
 // removeAfterwards removes a directory when this process is gone, however it ends.
 func removeAfterwards(dir string) (err error) {
@@ -60,12 +49,16 @@ var routers atomic.Int32
 // configuration names are made in its namespace before it is applied.
 func newRouter(t *testing.T) *router {
 	t.Helper()
-	binary, err := program()
-	must(t, err)
+	program.once.Do(func() {
+		dir, err := os.MkdirTemp("", "minne-stateful-")
+		must(t, err)
+		must(t, removeAfterwards(dir))
+		program.binary = testbuild.Minne(t, dir)
+	})
 	root, err := os.MkdirTemp("", "minne-r-") // t.TempDir would be too long a path for a socket
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(root) })
-	r := &router{newNamespace(t), fmt.Sprintf("stateful%d-%d", os.Getpid(), routers.Add(1)), root, binary}
+	r := &router{newNamespace(t), fmt.Sprintf("stateful%d-%d", os.Getpid(), routers.Add(1)), root, program.binary}
 	// Addresses are usable at once, and none is made up.
 	r.sysctl("net/ipv6/conf/default/accept_dad", "0", "net/ipv6/conf/default/addr_gen_mode", "1")
 	log, err := os.Create(filepath.Join(root, "log"))
@@ -140,7 +133,7 @@ func (r *router) observe() (o fastpath.Observed) {
 
 // fastPathJudges says that the fast path forwards between zones. Where it does not, the tests hold
 // the kernel to itself, and find out only that their beds are sound.
-const fastPathJudges = false
+const fastPathJudges = true
 
 // awaitFastPath returns when the fast path can send on all of these ports.
 func (r *router) awaitFastPath(ports ...string) {

@@ -98,9 +98,12 @@ func addNeighbour(t testing.TB, l netlink.Link, address string, mac net.Hardware
 	must(t, netlink.NeighSet(&netlink.Neigh{LinkIndex: l.Attrs().Index, IP: net.ParseIP(address), HardwareAddr: mac, State: state}))
 }
 
-func newBench(t testing.TB) *bench {
+func newBench(t testing.TB) *bench { return newBenchWith(t, nil) }
+
+// newBenchWith is a bench whose daemon has a firewall from the beginning.
+func newBenchWith(t testing.TB, firewall *judge.Policy) *bench {
 	t.Helper()
-	b := &bench{t: t, inst: instance.Instance{Name: "test", BPFDir: filepath.Join("/sys/fs/bpf", t.Name())}}
+	b := &bench{t: t, firewall: firewall, inst: instance.Instance{Name: "test", BPFDir: filepath.Join("/sys/fs/bpf", t.Name())}}
 	b.in, b.a = addVeth(t, "in", "a", macIn)
 	b.out, b.b = addVeth(t, "out", "b", macOut)
 	for _, name := range []string{"all", "in", "out"} {

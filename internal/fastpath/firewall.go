@@ -4,11 +4,8 @@ package fastpath
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/bits"
-	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -59,6 +56,7 @@ type firewall struct {
 	compile time.Duration
 	swap    time.Duration // the last time
 	noFlows string        // why the kernel carries connections though they could be carried here
+	changed bool          // sets have other members than policy says (ChangeSet)
 }
 
 // Firewall has the verbs of a subsystem for the firewall in the fast path, which is put in place
@@ -96,7 +94,7 @@ func (w Firewall) Apply(_ context.Context, p *judge.Policy) error {
 
 // tell takes in a firewall and compiles its rules.
 func (w *firewall) tell(p *judge.Policy) {
-	w.told, w.policy, w.tables, w.kernel = true, p, nil, ""
+	w.told, w.policy, w.tables, w.kernel, w.changed = true, p, nil, "", false
 	if p == nil {
 		return
 	}
@@ -172,41 +170,13 @@ func (f *FastPath) withFlowsOrWithout(s shape, load func(shape) error) error {
 	return err
 }
 
-// hasRoom says whether the sets of a policy find numbers beside those in use.
-func (m *firewallMemory) hasRoom(p *judge.Policy) bool {
-	if p == nil {
-		return true
-	}
-	free := 0
-	for _, name := range m.slots {
-		if name == "" {
-			free++
-		}
-	}
-	for _, set := range p.Sets {
-		if !slices.Contains(m.slots[:], set.Name) {
-			free--
-		}
-	}
-	return free >= 0
-}
-
-// slot is the number of a set in the shared memory, a new one if it has none.
-func (m *firewallMemory) slot(name string) int {
-	i := slices.Index(m.slots[:], name)
-	if i < 0 {
-		i = slices.Index(m.slots[:], "") // there is one: hasRoom
-		m.slots[i] = name
-	}
-	return i
-}
-
 // putFirewall writes the firewall into the program's tables and makes packets be judged by it.
 func (t *tables) putFirewall(w *firewall) error {
 	start := time.Now()
 	m, p := &t.prog.firewall, w.policy
 	t.firewall = w
 	flags := uint32(0)
+	var numbers []int // of the sets
 	switch {
 	case p == nil:
 	case w.kernel != "":
@@ -216,7 +186,10 @@ func (t *tables) putFirewall(w *firewall) error {
 		if err != nil {
 			return err
 		}
-		if err := t.fillFirewall(w, int(buffer)); err != nil {
+		if numbers, err = m.fillSets(p.Sets); err != nil {
+			return err
+		}
+		if err := t.fillFirewall(w, int(buffer), numbers); err != nil {
 			return err
 		}
 		m.rules.Activate(buffer)
@@ -226,7 +199,7 @@ func (t *tables) putFirewall(w *firewall) error {
 	t.prog.control.store(controlPolicy, pair(flags, 0))
 	m.flows.Invalidate()
 	mapped.WaitForReaders() // now no packet is judged by the old firewall
-	m.forget(p)
+	m.keep(numbers)
 	w.swap = time.Since(start)
 	return nil
 }
@@ -248,15 +221,8 @@ func (w *firewall) flags() uint32 {
 }
 
 // fillFirewall fills a buffer that no packet is judged by.
-func (t *tables) fillFirewall(w *firewall, buffer int) error {
+func (t *tables) fillFirewall(w *firewall, buffer int, numbers []int) error {
 	m, p := &t.prog.firewall, w.policy
-	numbers := make([]int, len(p.Sets))
-	for i, set := range p.Sets {
-		numbers[i] = m.slot(set.Name)
-		if err := m.sets.Replace(numbers[i], set.Prefixes); err != nil {
-			return fmt.Errorf("set %s: %w", set.Name, err)
-		}
-	}
 	ways := m.ways[buffer*waysPerBuffer:][:waysPerBuffer]
 	clear(ways)
 	for way, pair := range p.Pairs {
@@ -285,17 +251,6 @@ func wayWord(p judge.Pair, numbers []int) uint64 {
 		word |= one << (24 + 8*i)
 	}
 	return word
-}
-
-// forget lets go of sets that the firewall in force does not have.
-func (m *firewallMemory) forget(p *judge.Policy) {
-	for i, name := range m.slots {
-		if name == "" || p != nil && slices.ContainsFunc(p.Sets, func(s judge.Set) bool { return s.Name == name }) {
-			continue
-		}
-		m.sets.Clear(i)
-		m.slots[i] = ""
-	}
 }
 
 // timeoutWord is how long conntrack keeps connections that are established, in milliseconds: TCP, UDP.
@@ -368,32 +323,6 @@ func (f *FastPath) RuleCounts() (map[uint16]RuleCount, error) {
 		}
 	}
 	return counts, nil
-}
-
-// ChangeSet adds members to a set that is asked for by address and deletes some, at once and without
-// a new firewall. known is false for a set that is not asked for so.
-func (f *FastPath) ChangeSet(name string, add, del []netip.Prefix) (known bool, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.tables == nil {
-		return false, nil
-	}
-	m := &f.prog.firewall
-	slot := slices.Index(m.slots[:], name)
-	if name == "" || slot < 0 {
-		return false, nil
-	}
-	var failed []error
-	for _, p := range add {
-		if err := m.sets.Add(slot, p); err != nil {
-			failed = append(failed, err)
-			break
-		}
-	}
-	for _, p := range del {
-		m.sets.Delete(slot, p)
-	}
-	return true, errors.Join(failed...)
 }
 
 // ForgetFlows makes every flow be asked for again from conntrack: connections have been ended there.

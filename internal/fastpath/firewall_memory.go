@@ -55,6 +55,8 @@ type firewallMemory struct {
 	sets  *addrset.Set
 	flows *flow.Table
 	slots [judge.MaxSets]string // which set has which number in sets
+
+	inForce []int // numbers of the sets that packets are judged by
 }
 
 func (p *program) shareFirewall() error {

@@ -108,9 +108,8 @@ func (b *bench) judgeBy(p *judge.Policy) {
 // newJudged is a bench whose fast path forwards, and judges by a policy.
 func newJudged(t testing.TB, p *judge.Policy) *bench {
 	t.Helper()
-	b := newBench(t)
+	b := newBenchWith(t, p)
 	b.awaitForwarding()
-	b.judgeBy(p)
 	return b
 }
 
@@ -168,4 +167,147 @@ func TestAFirewallForTheKernelAlone(t *testing.T) {
 	tooMany.Counters = judge.MaxCounters
 	b.judgeBy(tooMany)
 	b.expect(frame, b.in, byKernel)
+}
+
+// verdictOf expects a reason and, of packets that the rules decided, the counter that counts them.
+func (b *bench) verdictOf(frame []byte, want Reason, counter uint16) {
+	b.t.Helper()
+	v := b.expect(frame, b.in, want)
+	if got := judge.VerdictOf(v.trace.Verdict).Counter; got != counter {
+		b.t.Errorf("%v: counter %d, expected %d", v.Reason, got, counter)
+	}
+}
+
+func TestStatelessVerdicts(t *testing.T) {
+	logged := judge.Verdict{Action: judge.Drop, Log: true, Counter: 5}
+	b := newJudged(t, stateless(
+		classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(53), Verdict: permit(1)},
+		classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(54), Verdict: drop(2)},
+		classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(55)}, // the kernel's: reject, limit
+		classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(57), Verdict: logged.Word()},
+		classify.Rule{ICMP: []classify.ICMPRange{{Type: 8, LastCode: 255}, {Type: 128, LastCode: 255}}, Verdict: permit(6)},
+		classify.Rule{Protocols: onlyTCP, Source: prefixes("192.0.2.0/30", "2001:db8:a::/126"), SourcePorts: portsOf(4000), Verdict: permit(7)},
+		classify.Rule{Family: classify.IPv6, Protocols: onlyUDP, Verdict: permit(8)},
+		classify.Rule{Zones: []uint8{wayThere, wayBack}, Verdict: drop(9)},
+	))
+	four := func(protocol, flags, kind uint8) parcel {
+		return parcel{from: "192.0.2.2:4000", to: "198.51.100.2:80", protocol: protocol, flags: flags, kind: kind}
+	}
+	six := func(protocol, flags, kind uint8) parcel {
+		return parcel{from: "[2001:db8:a::2]:4000", to: "[2001:db8:b::2]:80", protocol: protocol, flags: flags, kind: kind}
+	}
+	b.verdictOf(udpTo("53").toB(), Forwarded, 1)
+	b.verdictOf(udpTo("54").toB(), denied, 2)
+	b.verdictOf(udpTo("55").toB(), byRule, 0)
+	b.verdictOf(udpTo("57").toB(), denied, 5) // asking takes no turn to be logged
+	b.verdictOf(udpTo("58").toB(), denied, 9)
+	b.verdictOf(four(packet.ProtoICMP, 0, 8).toB(), Forwarded, 6)
+	b.verdictOf(four(packet.ProtoICMP, 0, 13).toB(), denied, 9)
+	b.verdictOf(six(packet.ProtoICMPv6, 0, 128).toB(), Forwarded, 6)
+	b.verdictOf(six(packet.ProtoICMPv6, 0, 3).toB(), denied, 9)
+	b.verdictOf(four(packet.ProtoTCP, packet.SYN, 0).toB(), Forwarded, 7)
+	b.verdictOf(six(packet.ProtoTCP, packet.ACK, 0).toB(), Forwarded, 7)
+	b.verdictOf(six(packet.ProtoUDP, 0, 0).toB(), Forwarded, 8)
+	b.verdictOf(four(47, 0, 0).toB(), denied, 9)
+	if v := b.expect(udpTo("53").toB(), b.in, Forwarded); v.Egress != b.out.Attrs().Index {
+		t.Errorf("leaves by %d", v.Egress)
+	}
+
+	// What ends inside its header, or tells a wrong length, is the kernel's.
+	short := udpTo("53").toB()
+	short[14+20+5]++ // longer than the packet
+	b.verdictOf(short, badHeader, 0)
+	long := four(packet.ProtoTCP, packet.ACK, 0).toB()
+	long[14+20+12] = 0xf0 // a header of 60 bytes
+	b.verdictOf(long, badHeader, 0)
+	b.verdictOf(six(60, 0, 0).toB(), Reason(routerReasonREASON_EXTENSION), 0)
+	// TTL and size come before the rules: the kernel judges what it has to answer.
+	late := udpTo("54")
+	late.ttl = 1
+	b.verdictOf(late.toB(), Reason(routerReasonREASON_TTL), 0)
+}
+
+func TestInterfacesWithoutZone(t *testing.T) {
+	p := stateless(classify.Rule{Verdict: permit(1)})
+	delete(p.Zones, "out")
+	b := newJudged(t, p)
+	b.verdictOf(udpTo("53").toB(), noZone, 0)
+	b.expect(parcel{from: "198.51.100.2:1", to: "192.0.2.2:2", protocol: packet.ProtoUDP}.toA(), b.out, noZone)
+	p = stateless(classify.Rule{Verdict: permit(1)})
+	delete(p.Pairs, judge.Way{From: 1, To: 2}) // a way that only the kernel judges
+	b.judgeBy(p)
+	b.verdictOf(udpTo("53").toB(), noZone, 0)
+	b.expect(parcel{from: "198.51.100.2:1", to: "192.0.2.2:2", protocol: packet.ProtoUDP}.toA(), b.out, Forwarded)
+}
+
+// TestSegmentSizes: a SYN is the kernel's where it lowers the segment size, if it is permitted at all.
+func TestSegmentSizes(t *testing.T) {
+	p := stateless(classify.Rule{Protocols: onlyTCP, DestinationPorts: portsOf(80), Verdict: permit(1)}, classify.Rule{Verdict: drop(2)})
+	p.MSSClamp = true
+	b := newJudged(t, p)
+	for _, c := range []struct {
+		flags uint8
+		to    string
+		want  Reason
+	}{
+		{packet.SYN, "198.51.100.2:80", clamped}, {packet.SYN | packet.ACK, "198.51.100.2:80", clamped},
+		{packet.ACK, "198.51.100.2:80", Forwarded}, {packet.SYN | packet.RST, "198.51.100.2:80", Forwarded}, {packet.SYN, "198.51.100.2:81", denied},
+	} {
+		b.expect(parcel{from: "192.0.2.2:4000", to: c.to, protocol: packet.ProtoTCP, flags: c.flags}.toB(), b.in, c.want)
+	}
+}
+
+// withSets has two ways to be judged by sets: packets from members of "from" are dropped, those to
+// members of "to" too.
+func withSets(from, to []netip.Prefix) *judge.Policy {
+	p := stateless(
+		classify.Rule{Zones: []uint8{wayThere}, Verdict: permit(1)},
+		classify.Rule{Zones: []uint8{wayThere + 1, wayThere + 3}, Verdict: drop(2)},
+		classify.Rule{Zones: []uint8{wayThere + 2}, Verdict: drop(3)},
+		classify.Rule{Verdict: drop(4)},
+	)
+	p.Sets = []judge.Set{{Name: "from", Prefixes: from}, {Name: "to", Prefixes: to}}
+	p.Pairs[judge.Way{From: 1, To: 2}] = judge.Pair{ID: wayThere, Stateless: true, Tests: []judge.Test{{Set: 0}, {Set: 1, Destination: true}}}
+	return p
+}
+
+func TestSets(t *testing.T) {
+	b := newJudged(t, withSets(prefixes("192.0.2.128/25", "2001:db8:a::8/125"), prefixes("198.51.100.64/26")))
+	ip(t, "neigh", "replace", "198.51.100.70", "lladdr", macB.String(), "dev", "out", "nud", "permanent")
+	from4, from6 := udpTo("53"), parcel{from: "[2001:db8:a::9]:4000", to: "[2001:db8:b::2]:80", protocol: packet.ProtoUDP}
+	from4.from = "192.0.2.130:4000"
+	to4 := parcel{from: "192.0.2.2:4000", to: "198.51.100.70:53", protocol: packet.ProtoUDP}
+	plain4, plain6 := udpTo("53"), parcel{from: "[2001:db8:a::2]:4000", to: "[2001:db8:b::2]:80", protocol: packet.ProtoUDP}
+	eventually(t, "the neighbour is known", func() bool { return b.run(to4.toB(), b.in).Reason == denied })
+	check := func(when string, want map[*parcel]uint16) {
+		t.Helper()
+		for p, counter := range want {
+			v := b.run(p.toB(), b.in)
+			if got := judge.VerdictOf(v.trace.Verdict).Counter; got != counter || (v.Reason == Forwarded) != (counter == 1) {
+				t.Errorf("%s, %v: %v, counter %d, expected %d", when, *p, v.Reason, got, counter)
+			}
+		}
+	}
+	change := func(name string, known bool, add, del []netip.Prefix) {
+		t.Helper()
+		if got, err := b.fast.ChangeSet(name, add, del); got != known || err != nil {
+			t.Fatalf("set %s: known %t, %v", name, got, err)
+		}
+	}
+	check("as configured", map[*parcel]uint16{&from4: 2, &from6: 2, &to4: 3, &plain4: 1, &plain6: 1})
+	change("from", true, prefixes("192.0.2.2/32", "2001:db8:a::2/128"), prefixes("192.0.2.128/25"))
+	changed := map[*parcel]uint16{&from4: 1, &from6: 2, &to4: 2, &plain4: 2, &plain6: 2}
+	check("changed", changed)
+	change("others", false, prefixes("192.0.2.9/32"), nil)
+	change("", false, prefixes("192.0.2.9/32"), nil)
+
+	// The tables grow: what was changed since the firewall was told holds in the new program too.
+	must(t, b.fast.withTables(func() error {
+		s := b.fast.prog.shape
+		s.capacity4, s.capacity6 = 0, 0 // fib.Full
+		return b.fast.rebuild(s)
+	}))
+	check("with grown tables", changed)
+	b.judgeBy(withSets(prefixes("192.0.2.128/25"), nil))
+	check("with a new firewall", map[*parcel]uint16{&from4: 2, &from6: 1, &to4: 1, &plain4: 1, &plain6: 1})
 }

@@ -5,6 +5,9 @@ package fastpath
 // moveTo writes everything into the maps of another program, whose tables are empty. Indexes stay
 // what they are; only runs of group members are laid out anew.
 func (t *tables) moveTo(p *program) {
+	if t.firewall != nil {
+		t.firewall.takeChanges(&t.prog.firewall)
+	}
 	t.prog = p
 	p.nexthops.store(0, stopWord(Reason(routerReasonREASON_NO_ROUTE)))
 	for _, a := range t.adjs.all {

@@ -131,6 +131,24 @@ func own(set int) uint32 { return uint32(headFirst + set*setStride) }
 // Len is the number of members of a set.
 func (s *Set) Len(set int) int { return s.count[set] }
 
+// Members are those of a set, in no order.
+func (s *Set) Members(set int) []netip.Prefix {
+	list := make([]netip.Prefix, 0, s.count[set])
+	for bucket := range uint32(1) << (64 - s.shift) {
+		for at := s.words[s.heads+bucket]; at != 0; at = s.words[at+memberNext] {
+			if m := s.member(at); m.set() == set {
+				list = append(list, m.prefix())
+			}
+		}
+	}
+	return list
+}
+
+// Free is how many members there is room for beside those that there are.
+func (s *Set) Free() int {
+	return (len(s.words)-int(s.next))/memberWords + len(s.free) + len(s.retired)
+}
+
 // Has tells whether exactly this prefix is a member of a set.
 func (s *Set) Has(set int, p netip.Prefix) bool {
 	m, err := memberOf(set, p)

@@ -36,6 +36,17 @@ func memberOf(set int, p netip.Prefix) (m member, err error) {
 	return m, nil
 }
 
+// prefix is memberOf backwards.
+func (m *member) prefix() netip.Prefix {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], m.hi)
+	binary.BigEndian.PutUint64(b[8:], m.lo)
+	if m.family() == 0 {
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte(b[:4])), m.bits())
+	}
+	return netip.PrefixFrom(netip.AddrFrom16(b), m.bits())
+}
+
 func (m *member) set() int  { return int(m.kind / setKind) }
 func (m *member) bits() int { return int(m.kind % ipv4Kind) }
 

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * Looks addresses up in a table image, for the tests of internal/algo/lpm.
+ *
+ *	search tbm4|tbm6 IMAGE KEYS
+ *
+ * IMAGE and KEYS are in the CPU's byte order; a key is two 64-bit halves of an address. What
+ * was found goes to standard output, 32 bits each; nodes looked at and ns per lookup, as text, to standard error.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "treebitmap.h"
+
+struct key {
+	algo_u64 hi, lo;
+};
+
+/* read_all reads a file into memory of exactly its size, so that a sanitizer sees what is read behind it. */
+static void *read_all(const char *name, size_t *size)
+{
+	FILE *f = fopen(name, "rb");
+	void *data;
+	long end;
+
+	if (!f || fseek(f, 0, SEEK_END) || (end = ftell(f)) <= 0 || fseek(f, 0, SEEK_SET)) {
+		perror(name);
+		exit(1);
+	}
+	*size = (size_t)end;
+	data = malloc(*size);
+	if (!data || fread(data, 1, *size, f) != *size) {
+		perror(name);
+		exit(1);
+	}
+	fclose(f);
+	return data;
+}
+
+#define EACH(lookup)                               \
+	do {                                       \
+		for (size_t i = 0; i < n; i++)     \
+			answers[i] = lookup;       \
+	} while (0)
+
+static void search(const char *how, struct algo_table t, const struct key *k, size_t n, algo_u32 *answers, algo_u32 *visits)
+{
+	if (!strcmp(how, "tbm4") && visits)
+		EACH(algo_tbm4_visited(t, k[i].hi >> 32, visits));
+	else if (!strcmp(how, "tbm4"))
+		EACH(algo_tbm4_lookup(t, k[i].hi >> 32));
+	else if (!strcmp(how, "tbm6") && visits)
+		EACH(algo_tbm6_visited(t, k[i].hi, k[i].lo, visits));
+	else if (!strcmp(how, "tbm6"))
+		EACH(algo_tbm6_lookup(t, k[i].hi, k[i].lo));
+	else
+		exit(2);
+}
+
+int main(int argc, char **argv)
+{
+	size_t image_size, keys_size, n;
+	struct timespec before, after;
+	struct algo_table t;
+	struct key *keys;
+	algo_u32 *answers, *again, visits = 0;
+	double ns;
+
+	if (argc != 4)
+		return 2;
+	t.words = read_all(argv[2], &image_size);
+	t.mask = (algo_u32)(image_size / 4 - 1);
+	keys = read_all(argv[3], &keys_size);
+	n = keys_size / sizeof(*keys);
+	answers = malloc(4 * n);
+	again = malloc(4 * n);
+	if (!answers || !again)
+		return 1;
+	search(argv[1], t, keys, n, again, &visits);
+	clock_gettime(CLOCK_MONOTONIC, &before);
+	search(argv[1], t, keys, n, answers, 0);
+	clock_gettime(CLOCK_MONOTONIC, &after);
+	ns = (double)(after.tv_sec - before.tv_sec) * 1e9 + (double)(after.tv_nsec - before.tv_nsec);
+	if (memcmp(answers, again, 4 * n)) {
+		fprintf(stderr, "a lookup that counts its visits answers something else\n");
+		return 1;
+	}
+	fprintf(stderr, "%.3f %.2f\n", (double)visits / (double)n, ns / (double)n);
+	if (fwrite(answers, 4, n, stdout) != n)
+		return 1;
+	free((void *)t.words);
+	free(keys);
+	free(answers);
+	free(again);
+	return 0;
+}

@@ -89,13 +89,16 @@ type NATForward struct {
 	Hairpin  *OnOff          `yaml:"hairpin" json:"hairpin,omitempty" doc:"Whether the zones' hosts beside the target may use the outside address too: then list their zone in from, and the target sees the router's address instead of theirs." default:"off" enum:"on,off"`
 }
 
-// SourceLimit bounds the connections of each host of some zones: each IPv4 address,
-// each /64 network of IPv6, since a host chooses freely among its addresses.
+// SourceLimit bounds what each host of some zones may begin: each IPv4 address, each
+// /64 network of IPv6, since a host chooses freely among its addresses. SYNToHost
+// bounds what their hosts, all together, may begin with each other host.
 type SourceLimit struct {
 	From            []string `yaml:"from" json:"from" doc:"Zones of the hosts." required:"true" single:"true" example:"pupils"`
 	NewConnections  string   `yaml:"new-connections" json:"new-connections,omitempty" doc:"New connections of each host, through the router and to it; what is more is dropped." example:"50/s"`
 	Burst           int      `yaml:"burst" json:"burst,omitempty" doc:"New connections that a host may begin at once." default:"100" min:"1" max:"1000000"`
 	OpenConnections int      `yaml:"open-connections" json:"open-connections,omitempty" doc:"Connections that each host may have at the same time; it can begin no more until some end." min:"1" max:"10000000" example:"2000"`
+	ICMP            string   `yaml:"icmp" json:"icmp,omitempty" doc:"ICMP packets of each host, through the router and to it, pings and errors alike, but for neighbour discovery. As many may come at once." example:"50/s"`
+	SYNToHost       string   `yaml:"syn-to-host" json:"syn-to-host,omitempty" doc:"TCP connections that all of the zones together may begin with each IP address, the router's own too: what a SYN flood can do at most. As many may come at once." example:"500/s"`
 }
 
 // The words of the enumerations.

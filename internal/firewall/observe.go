@@ -116,7 +116,7 @@ func (o *Observed) observeRules(p *policy.Policy, counters []counted) {
 			nat[c.id] = n
 		case limitCounter:
 			l := p.Limits[c.id-1]
-			o.Limits = append(o.Limits, ObservedRule{ID: c.id, Text: c.words + " of each host", Place: l.Place, Count: n})
+			o.Limits = append(o.Limits, ObservedRule{ID: c.id, Text: c.words, Place: l.Place, Count: n})
 		default:
 			defaults[c.words] = n
 		}

@@ -55,9 +55,9 @@ func Text(p *policy.Policy) string {
 	for i := range p.Pairs {
 		t.pair(&p.Pairs[i])
 	}
-	limits := t.limits()
-	t.forward(limits)
-	t.input(limits)
+	early, late := t.limits()
+	t.forward(early, late)
+	t.input(early, late)
 	t.output()
 	t.nat()
 	t.helpers()
@@ -203,7 +203,7 @@ func (t *text) target(pair *policy.Pair) string {
 
 const byState = "ct state vmap { established : accept, related : accept, invalid : drop }"
 
-func (t *text) forward(limits []string) {
+func (t *text) forward(early, late []string) {
 	lines := []string{"type filter hook forward priority filter; policy drop;"}
 	for _, stateless := range []bool{true, false} {
 		prefix := map[bool]string{true: "stateless_from_", false: "from_"}[stateless]
@@ -223,7 +223,7 @@ func (t *text) forward(limits []string) {
 			}
 		}
 		if !stateless {
-			lines = append(append(lines, byState), limits...)
+			lines = slices.Concat(lines, early, []string{byState}, late)
 		}
 		if len(entries) > 0 {
 			lines = append(lines, "iifname vmap "+braces(entries))
@@ -234,7 +234,7 @@ func (t *text) forward(limits []string) {
 
 // input puts the services before the limits: neighbour discovery and routing
 // protocols must live through a flood of their zone.
-func (t *text) input(limits []string) {
+func (t *text) input(early, late []string) {
 	lines := []string{"type filter hook input priority filter; policy drop;", `iifname "lo" accept`}
 	for _, stateless := range []bool{true, false} {
 		var entries []string
@@ -245,7 +245,7 @@ func (t *text) input(limits []string) {
 			}
 		}
 		if !stateless {
-			lines = append(append(lines, byState, "jump services"), limits...)
+			lines = slices.Concat(lines, early, []string{byState, "jump services"}, late)
 		}
 		if len(entries) > 0 {
 			lines = append(lines, "iifname vmap "+braces(entries))

@@ -189,6 +189,11 @@ type SourceLimit struct {
 	From  []ZoneID
 	New   *Limit // nil for no limit
 	Open  int    // connections at the same time; 0 for no limit
+
+	// ICMP bounds all packets of ICMP and ICMPv6 but neighbour discovery, of connections that exist too:
+	// before state is looked at. SYN bounds TCP segments that begin connections, for each destination
+	// address, of all sources together. nil for no limit.
+	ICMP, SYN *Limit
 }
 
 // Helper is a protocol that conntrack reads, on connections to a port (after the

@@ -36,12 +36,27 @@ func (c *compiler) limits() {
 			}
 			one.New = rate
 		}
-		if one.New == nil && one.Open == 0 {
-			c.report.Refuse(path, "the limit limits nothing", "new-connections or open-connections", "")
+		one.ICMP, one.SYN = c.rate(path+".icmp", l.ICMP), c.rate(path+".syn-to-host", l.SYNToHost)
+		if one.New == nil && one.Open == 0 && l.ICMP == "" && l.SYNToHost == "" {
+			c.report.Refuse(path, "the limit limits nothing", "new-connections, open-connections, icmp or syn-to-host", "")
 		}
 		if one.New == nil && l.Burst > 0 {
 			c.report.Refuse(path+".burst", "a burst of what?", "new-connections", "")
 		}
 		c.p.Limits = append(c.p.Limits, one)
 	}
+}
+
+// rate reads a rate whose burst is the rate; nil for "".
+func (c *compiler) rate(path, text string) *Limit {
+	if text == "" {
+		return nil
+	}
+	limit, err := parseRate(word{text: text})
+	if err != nil {
+		c.report.Refuse(path, err.message, err.expected, err.nearest)
+		return nil
+	}
+	limit.Burst = limit.Rate
+	return limit
 }

@@ -182,6 +182,7 @@ func TestWrongPolicies(t *testing.T) {
 		"NAT without state": {head + "nat: [{from: lan, to: wan, masquerade: true}]\nfirewall: {policies: [{from: lan, to: wan, stateless: true, default: permit}]}", "without state"},
 		"limit of nothing":  {head + "limits: [{from: lan}]", "limits nothing"},
 		"limit twice":       {head + "limits: [{from: lan, open-connections: 5}, {from: any, open-connections: 6}]", "has limits already"},
+		"no SYN rate":       {head + "limits: [{from: lan, syn-to-host: 5}]", "\"5\" is no rate"},
 		"no rate":           {head + "limits: [{from: lan, new-connections: 5/sec}]", "did you mean 5/s?"},
 		"other family":      {head + "nat: [{from: wan, forward: {protocol: tcp, address: 198.51.100.1, port: 80, target: '2001:db8::1'}}]", "different families"},
 	} {

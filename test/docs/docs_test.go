@@ -213,6 +213,7 @@ func startDaemon(t *testing.T, bin, dir string) {
 		if t.Failed() {
 			t.Logf("the daemon's log:\n%s", log.String())
 		}
+		forget(t)
 	})
 	const socket = "/run/minne/control.sock"
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
@@ -221,6 +222,16 @@ func startDaemon(t *testing.T, bin, dir string) {
 		}
 	}
 	t.Fatalf("the daemon made no control socket in 20 s:\n%s", log.String())
+}
+
+// forget removes what a router leaves in place when it is stopped: its filter, and the addresses of lo.
+func forget(t *testing.T) {
+	t.Helper()
+	if out, err := exec.Command("nft", "flush", "ruleset").CombinedOutput(); err != nil {
+		t.Errorf("nft flush ruleset: %v\n%s", err, out)
+	}
+	ip(t, "address", "flush", "dev", "lo")
+	ip(t, "link", "set", "lo", "down")
 }
 
 func environment(bin string) []string {

@@ -80,13 +80,13 @@ func TestMain(m *testing.M) {
 }
 
 // search looks keys up by the C program; it also tells nodes looked at and ns per lookup.
-func search(t *testing.T, program, how string, words []uint32, keys []key) (answers []uint32, visits, ns float64) {
+func search(t *testing.T, program, how string, words []uint32, keys []Key) (answers []uint32, visits, ns float64) {
 	t.Helper()
 	dir := t.TempDir()
 	img, list := filepath.Join(dir, "image"), filepath.Join(dir, "keys")
 	raw := make([]byte, 0, 16*len(keys))
 	for _, k := range keys {
-		raw = binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(raw, k.hi), k.lo)
+		raw = binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(raw, k.Hi), k.Lo)
 	}
 	table := make([]byte, 0, 4*len(words))
 	for _, w := range words {
@@ -113,45 +113,34 @@ func search(t *testing.T, program, how string, words []uint32, keys []key) (answ
 	return answers, visits, ns
 }
 
-// addr is a key as an address of a family.
-func (k key) addr(f Family) netip.Addr {
-	var b [16]byte
-	binary.BigEndian.PutUint64(b[:8], k.hi)
-	binary.BigEndian.PutUint64(b[8:], k.lo)
-	if f == IPv4 {
-		return netip.AddrFrom4([4]byte(b[:4]))
-	}
-	return netip.AddrFrom16(b)
-}
-
 // somewhere makes keys: random ones, and ones inside prefixes, at their edges and just outside.
-func somewhere(f Family, routes []Route, n int, rng *rand.Rand) []key {
-	keys := make([]key, n)
+func somewhere(f Family, routes []Route, n int, rng *rand.Rand) []Key {
+	keys := make([]Key, n)
 	for i := range keys {
-		r := key{rng.Uint64(), rng.Uint64()}
+		r := Key{rng.Uint64(), rng.Uint64()}
 		p := routes[rng.IntN(len(routes))].Prefix
-		e := entry{key: keyOf(p.Addr()), bits: int32(p.Bits())}
-		free := key{^uint64(0), ^uint64(0)}
+		e := entry{Key: KeyOf(p.Addr()), bits: int32(p.Bits())}
+		free := Key{^uint64(0), ^uint64(0)}
 		if e.bits <= 64 {
-			free.hi >>= e.bits
+			free.Hi >>= e.bits
 		} else {
-			free = key{0, free.lo >> (e.bits - 64)}
+			free = Key{0, free.Lo >> (e.bits - 64)}
 		}
 		behind, _ := e.behind()
 		switch i % 5 {
 		case 0:
 			keys[i] = r
 		case 1:
-			keys[i] = key{e.hi | r.hi&free.hi, e.lo | r.lo&free.lo}
+			keys[i] = Key{e.Hi | r.Hi&free.Hi, e.Lo | r.Lo&free.Lo}
 		case 2:
-			keys[i] = e.key
+			keys[i] = e.Key
 		case 3:
-			keys[i] = key{e.hi | free.hi, e.lo | free.lo}
+			keys[i] = Key{e.Hi | free.Hi, e.Lo | free.Lo}
 		case 4:
 			keys[i] = behind
 		}
 		if f == IPv4 {
-			keys[i] = key{hi: keys[i].hi &^ (1<<32 - 1)}
+			keys[i] = Key{Hi: keys[i].Hi &^ (1<<32 - 1)}
 		}
 	}
 	return keys
@@ -172,7 +161,7 @@ var internet = sync.OnceValues(func() (map[Family][]netip.Prefix, error) {
 })
 
 // agree compares the C program's answers with another implementation's.
-func agree(t *testing.T, s structure, f Family, routes []Route, keys []key, flags ...string) (visits, ns float64) {
+func agree(t *testing.T, s structure, f Family, routes []Route, keys []Key, flags ...string) (visits, ns float64) {
 	t.Helper()
 	m, err := s.build(f, routes)
 	if err != nil {
@@ -184,9 +173,9 @@ func agree(t *testing.T, s structure, f Family, routes []Route, keys []key, flag
 		judge.Insert(r.Prefix, r.NextHop)
 	}
 	for i, k := range keys {
-		want, _ := judge.Lookup(k.addr(f))
+		want, _ := judge.Lookup(k.Address(f))
 		if answers[i] != want {
-			t.Fatalf("%v: the lookup says %d, bart %d", k.addr(f), answers[i], want)
+			t.Fatalf("%v: the lookup says %d, bart %d", k.Address(f), answers[i], want)
 		}
 	}
 	t.Logf("%d bytes used, %.2f nodes, %.1f ns", 4*m.Words[4], visits, ns)

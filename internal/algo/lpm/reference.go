@@ -3,14 +3,13 @@
 package lpm
 
 import (
-	"net/netip"
 	"sort"
 )
 
 // Reference answers what the structures answer, by the plainest means: the addresses at which the answer
 // changes, in order, and a binary search.
 type Reference struct {
-	starts []key
+	starts []Key
 	hops   []uint32
 }
 
@@ -20,9 +19,9 @@ func NewReference(f Family, routes []Route) (*Reference, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reference{starts: []key{{}}, hops: []uint32{0}}
+	r := &Reference{starts: []Key{{}}, hops: []uint32{0}}
 	var open []entry // around the address that has been reached, the outermost first
-	closeUntil := func(k key, end bool) {
+	closeUntil := func(k Key, end bool) {
 		for len(open) > 0 {
 			inner := open[len(open)-1]
 			if !end && inner.shares(k, int(inner.bits)) {
@@ -41,16 +40,16 @@ func NewReference(f Family, routes []Route) (*Reference, error) {
 		}
 	}
 	for _, e := range all {
-		closeUntil(e.key, false)
-		r.change(e.key, e.hop)
+		closeUntil(e.Key, false)
+		r.change(e.Key, e.hop)
 		open = append(open, e)
 	}
-	closeUntil(key{}, true)
+	closeUntil(Key{}, true)
 	return r, nil
 }
 
 // change makes the answer another one from an address on, not below the last one changed.
-func (r *Reference) change(at key, hop uint32) {
+func (r *Reference) change(at Key, hop uint32) {
 	if n := len(r.starts); r.starts[n-1] == at {
 		r.hops[n-1] = hop
 		return
@@ -59,31 +58,29 @@ func (r *Reference) change(at key, hop uint32) {
 }
 
 // behind is the first address after a prefix; there may be none.
-func (e entry) behind() (k key, overflow bool) {
-	k = e.key
+func (e entry) behind() (k Key, overflow bool) {
+	k = e.Key
 	if e.bits > 64 {
 		step := uint64(1) << (128 - e.bits)
-		k.lo += step
-		if k.lo != 0 {
+		k.Lo += step
+		if k.Lo != 0 {
 			return k, false
 		}
-		k.hi++
-		return k, k.hi == 0
+		k.Hi++
+		return k, k.Hi == 0
 	}
 	if e.bits == 0 {
-		return key{}, true
+		return Key{}, true
 	}
-	k.hi += 1 << (64 - e.bits)
-	return k, k.hi == 0
+	k.Hi += 1 << (64 - e.bits)
+	return k, k.Hi == 0
 }
 
 // Lookup returns the next hop for an address of the reference's family, or 0.
-func (r *Reference) Lookup(a netip.Addr) uint32 { return r.lookup(keyOf(a)) }
-
-func (r *Reference) lookup(k key) uint32 {
+func (r *Reference) Lookup(k Key) uint32 {
 	after := sort.Search(len(r.starts), func(i int) bool {
 		s := r.starts[i]
-		return s.hi > k.hi || s.hi == k.hi && s.lo > k.lo
+		return s.Hi > k.Hi || s.Hi == k.Hi && s.Lo > k.Lo
 	})
 	return r.hops[after-1]
 }

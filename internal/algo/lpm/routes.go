@@ -26,51 +26,63 @@ const (
 	IPv6 Family = 6
 )
 
-// key is an address, left-aligned: an IPv4 address is the upper half of hi.
-type key struct{ hi, lo uint64 }
+// Key is an address, left-aligned: an IPv4 address is the upper half of Hi. Both are in the CPU's byte order.
+type Key struct{ Hi, Lo uint64 }
 
 // bitsAt returns the n bits (at most 32) behind the first `depth` ones.
-func (k key) bitsAt(depth, n int) uint32 {
+func (k Key) bitsAt(depth, n int) uint32 {
 	if depth >= 64 {
-		return uint32(k.lo << (depth - 64) >> (64 - n))
+		return uint32(k.Lo << (depth - 64) >> (64 - n))
 	}
-	v := k.hi << depth
+	v := k.Hi << depth
 	if depth > 0 {
-		v |= k.lo >> (64 - depth)
+		v |= k.Lo >> (64 - depth)
 	}
 	return uint32(v >> (64 - n))
 }
 
 // shares is whether the first n bits of both are equal.
-func (k key) shares(o key, n int) bool {
+func (k Key) shares(o Key, n int) bool {
 	if n <= 64 {
-		return (k.hi^o.hi)>>(64-n) == 0
+		return (k.Hi^o.Hi)>>(64-n) == 0
 	}
-	return k.hi == o.hi && (k.lo^o.lo)>>(128-n) == 0
+	return k.Hi == o.Hi && (k.Lo^o.Lo)>>(128-n) == 0
 }
 
-func keyOf(a netip.Addr) key {
+// KeyOf is an address as a key.
+func KeyOf(a netip.Addr) Key {
 	if a.Is4() {
 		b := a.As4()
-		return key{hi: uint64(binary.BigEndian.Uint32(b[:])) << 32}
+		return Key{Hi: uint64(binary.BigEndian.Uint32(b[:])) << 32}
 	}
 	b := a.As16()
-	return key{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
+	return Key{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
+}
+
+// Address is a key as an address of a family.
+func (k Key) Address(f Family) netip.Addr {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], k.Hi)
+	binary.BigEndian.PutUint64(b[8:], k.Lo)
+	if f == IPv4 {
+		return netip.AddrFrom4([4]byte(b[:4]))
+	}
+	return netip.AddrFrom16(b)
 }
 
 // entry is a route as the builders use it.
 type entry struct {
-	key
+	Key
 	bits int32
 	hop  uint32
 }
 
 func compareEntries(a, b entry) int {
 	switch {
-	case a.hi != b.hi:
-		return cmp.Compare(a.hi, b.hi)
-	case a.lo != b.lo:
-		return cmp.Compare(a.lo, b.lo)
+	case a.Hi != b.Hi:
+		return cmp.Compare(a.Hi, b.Hi)
+	case a.Lo != b.Lo:
+		return cmp.Compare(a.Lo, b.Lo)
 	}
 	return cmp.Compare(a.bits, b.bits)
 }
@@ -91,7 +103,7 @@ func entries(f Family, routes []Route) ([]entry, error) {
 		case r.NextHop == 0:
 			return nil, fmt.Errorf("route %d: %v has next hop 0, which means that there is no route: expected 1 or above", i+1, p)
 		}
-		all = append(all, entry{keyOf(p.Masked().Addr()), int32(p.Bits()), r.NextHop})
+		all = append(all, entry{KeyOf(p.Masked().Addr()), int32(p.Bits()), r.NextHop})
 	}
 	if !slices.IsSortedFunc(all, compareEntries) {
 		slices.SortStableFunc(all, compareEntries)
@@ -102,7 +114,7 @@ func entries(f Family, routes []Route) ([]entry, error) {
 		if i+1 < len(all) && compareEntries(e, all[i+1]) == 0 {
 			continue
 		}
-		for len(around) > 0 && !around[len(around)-1].shares(e.key, int(around[len(around)-1].bits)) {
+		for len(around) > 0 && !around[len(around)-1].shares(e.Key, int(around[len(around)-1].bits)) {
 			around = around[:len(around)-1]
 		}
 		if len(around) > 0 && around[len(around)-1].hop == e.hop {

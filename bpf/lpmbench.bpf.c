@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// Measures and checks longest prefix match inside the kernel, without packets: the
+// structures of bpf/algo beside the router's own. One run of a program looks up thousands
+// of keys from an array. The bench programs time them; the answer programs write
+// every answer down.
+//
+// Only internal/algo/lpmbench loads this. It may use bpf_loop, unlike the
+// programs that forward.
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "algo/treebitmap.h"
+#include "bench_run.h"
+#include "fib.h"
+
+#define AF_INET 2
+#define AF_INET6 10
+
+// Keys of both families; a power of two.
+#define KEYS (1 << 20)
+
+// What a lookup of this load of the programs asks.
+#define ASK_NOTHING 0 // only the loop and the key
+#define ASK_FIB 1     // the router's own
+#define ASK_KERNEL 2  // bpf_fib_lookup
+#define ASK_TREE_BITMAP 3
+#define ASK_SHAPE_SHIFTING 4
+
+const volatile __u32 ask = ASK_NOTHING;
+const volatile __u32 ingress = 0;  // ifindex that the kernel's lookup takes the packet to come from
+const volatile __u32 lpm_mask = 0; // words of the image, minus 1
+
+// An address in two halves, left-aligned: an IPv4 address is the upper half of hi.
+struct key {
+	__u64 hi, lo;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(key_size, 4);
+	__uint(value_size, KEYS * 16);
+	__uint(max_entries, 1);
+} keys SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(key_size, 4);
+	__uint(value_size, KEYS * 4);
+	__uint(max_entries, 1);
+} answers SEC(".maps");
+
+// The loader sets the size.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(key_size, 4);
+	__uint(value_size, 4);
+	__uint(max_entries, 1);
+} lpm_image SEC(".maps");
+
+// What a loop carries from one lookup to the next.
+struct walk {
+	void *ctx;
+	const void *keys;
+	__u32 *answers;
+	struct run *run; // its sum is kept there, where the verifier does not follow it
+};
+
+static __always_inline __u32 kernel4(struct walk *w, __u32 dst)
+{
+	struct bpf_fib_lookup p = {
+		.family = AF_INET,
+		.ifindex = ingress,
+		.ipv4_dst = bpf_htonl(dst),
+		.tot_len = 60,
+	};
+	return bpf_fib_lookup(w->ctx, &p, sizeof(p), BPF_FIB_LOOKUP_SKIP_NEIGH) == 0 ? 1 : 0;
+}
+
+static __always_inline __u32 kernel6(struct walk *w, __u64 hi, __u64 lo)
+{
+	struct bpf_fib_lookup p = {
+		.family = AF_INET6,
+		.ifindex = ingress,
+		.tot_len = 60,
+	};
+	__u64 *dst = (__u64 *)p.ipv6_dst;
+
+	dst[0] = bpf_cpu_to_be64(hi);
+	dst[1] = bpf_cpu_to_be64(lo);
+	return bpf_fib_lookup(w->ctx, &p, sizeof(p), BPF_FIB_LOOKUP_SKIP_NEIGH) == 0 ? 1 : 0;
+}
+
+static __always_inline __u32 lookup4(struct walk *w, __u32 dst)
+{
+	if (ask == ASK_NOTHING)
+		return dst & 1;
+	if (ask == ASK_FIB)
+		return fib4_lookup(dst);
+	if (ask == ASK_KERNEL)
+		return kernel4(w, dst);
+
+	__u32 zero = 0;
+	struct algo_table t = { bpf_map_lookup_elem(&lpm_image, &zero), lpm_mask };
+
+	if (!t.words)
+		return 0;
+	return algo_tbm4_lookup(t, dst);
+}
+
+static __always_inline __u32 lookup6(struct walk *w, __u64 hi, __u64 lo)
+{
+	if (ask == ASK_NOTHING)
+		return hi & 1;
+	if (ask == ASK_FIB)
+		return fib6_lookup(hi, lo);
+	if (ask == ASK_KERNEL)
+		return kernel6(w, hi, lo);
+
+	__u32 zero = 0;
+	struct algo_table t = { bpf_map_lookup_elem(&lpm_image, &zero), lpm_mask };
+
+	if (!t.words)
+		return 0;
+	return algo_tbm6_lookup(t, hi, lo);
+}
+
+static __always_inline const struct key *key_at(struct walk *w, __u32 i)
+{
+	return (const struct key *)w->keys + (i & (KEYS - 1));
+}
+
+static long time4(__u32 i, struct walk *w)
+{
+	__u32 dst = key_at(w, w->run->first + i)->hi >> 32;
+
+	if (w->run->dependent)
+		dst ^= (__u32)w->run->sum & w->run->zero;
+	w->run->sum += lookup4(w, dst);
+	return 0;
+}
+
+static long time6(__u32 i, struct walk *w)
+{
+	const struct key *k = key_at(w, w->run->first + i);
+	__u64 hi = k->hi, lo = k->lo;
+
+	if (w->run->dependent)
+		hi ^= w->run->sum & w->run->zero;
+	w->run->sum += lookup6(w, hi, lo);
+	return 0;
+}
+
+static long answer4(__u32 i, struct walk *w)
+{
+	w->answers[i & (KEYS - 1)] = lookup4(w, key_at(w, i)->hi >> 32);
+	return 0;
+}
+
+static long answer6(__u32 i, struct walk *w)
+{
+	const struct key *k = key_at(w, i);
+
+	w->answers[i & (KEYS - 1)] = lookup6(w, k->hi, k->lo);
+	return 0;
+}
+
+#define PROGRAM(name, step)                                                      \
+	SEC("xdp") int name(struct xdp_md *ctx)                                  \
+	{                                                                        \
+		__u32 zero = 0;                                                  \
+		struct run *r = bpf_map_lookup_elem(&run, &zero);                \
+		void *list = bpf_map_lookup_elem(&keys, &zero);                  \
+		__u32 *out = bpf_map_lookup_elem(&answers, &zero);               \
+                                                                                 \
+		if (!r || !list || !out)                                         \
+			return XDP_ABORTED;                                      \
+                                                                                 \
+		struct walk w = {                                                \
+			.ctx = ctx, .keys = list, .answers = out, .run = r,      \
+		};                                                               \
+		r->sum = 0;                                                      \
+		__u64 before = bpf_ktime_get_ns();                               \
+                                                                                 \
+		bpf_loop(r->count, step, &w, 0);                                 \
+		r->ns = bpf_ktime_get_ns() - before;                             \
+		return XDP_PASS;                                                 \
+	}
+
+PROGRAM(bench4, time4)
+PROGRAM(bench6, time6)
+PROGRAM(check4, answer4)
+PROGRAM(check6, answer6)
+
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lpmbench
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"minne/internal/algo/image"
+	"minne/internal/algo/lpm"
+	"minne/internal/fastpath/fib"
+	"minne/internal/fastpath/mapped"
+)
+
+// KeyCount is how many keys a Bench has.
+const KeyCount = 1 << 20
+
+// Values of ask in bpf/lpmbench.bpf.c.
+const (
+	askNothing       = 0
+	askFIB           = 1
+	askKernel        = 2
+	askTreeBitmap    = 3
+	askShapeShifting = 4
+)
+
+// run mirrors struct run of bpf/bench_run.h.
+type run struct {
+	first, count, dependent, zero uint32
+	ns, sum                       uint64
+}
+
+// Bench is what all contenders share: keys, answers and the order of a run. One contender runs at a time.
+type Bench struct {
+	arrays *mapped.Arrays
+	run    *run
+	// Keys are what is looked up; the caller fills them.
+	Keys []lpm.Key
+	// Answers are what Contender.Check leaves.
+	Answers []uint32
+}
+
+// NewBench makes the arrays. Root (or CAP_BPF) is needed.
+func NewBench() (*Bench, error) {
+	spec, err := loadLpmbench()
+	if err != nil {
+		return nil, err
+	}
+	a, err := mapped.NewArrays(spec, "run", "keys", "answers")
+	if err != nil {
+		return nil, err
+	}
+	return &Bench{
+		arrays:  a,
+		run:     &mapped.View[run](a.Memory("run"))[0],
+		Keys:    mapped.View[lpm.Key](a.Memory("keys"))[:KeyCount],
+		Answers: mapped.View[uint32](a.Memory("answers"))[:KeyCount],
+	}, nil
+}
+
+// Close gives the arrays back. Their contenders must be closed before.
+func (b *Bench) Close() { b.arrays.Close() }
+
+// Contender is one way to look up, for one family.
+type Contender struct {
+	bench   *Bench
+	family  lpm.Family
+	objs    *ebpf.Collection
+	mapping []byte // of the table
+}
+
+// load loads the programs; memory is the array that holds the table, when there is one.
+func (b *Bench) load(f lpm.Family, ask uint32, memory string, size uint32, set map[string]uint32) (*Contender, error) {
+	spec, err := loadLpmbench()
+	if err != nil {
+		return nil, err
+	}
+	// What this load does not ask needs no memory; the programs still refer to it.
+	for _, l := range []fib.Layout{fib.Layout4(fib.Default, fib.Small), fib.Layout6(fib.Small)} {
+		if err := constants(spec, l.Constants()); err != nil {
+			return nil, err
+		}
+		spec.Maps[l.MapName()].ValueSize = l.ImageBytes()
+	}
+	if memory != "" {
+		spec.Maps[memory].ValueSize = size
+	}
+	if err := constants(spec, set); err != nil {
+		return nil, err
+	}
+	if err := constants(spec, map[string]uint32{"ask": ask}); err != nil {
+		return nil, err
+	}
+	objs, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: b.arrays.Maps})
+	if err != nil {
+		return nil, fmt.Errorf("load the programs for longest prefix match: %w", err)
+	}
+	c := &Contender{bench: b, family: f, objs: objs}
+	if memory != "" {
+		if c.mapping, err = mapped.Memory(objs.Maps[memory]); err != nil {
+			c.Close()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func constants(spec *ebpf.CollectionSpec, set map[string]uint32) error {
+	for name, v := range set {
+		if err := spec.Variables[name].Set(v); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Image is a contender that searches a table image, whose kind says how.
+func (b *Bench) Image(f lpm.Family, m *image.Image) (*Contender, error) {
+	ask := map[image.Kind]uint32{image.TreeBitmap: askTreeBitmap, image.ShapeShifting: askShapeShifting}[m.Kind]
+	if ask == 0 {
+		return nil, fmt.Errorf("a table image of kind %d: expected one for longest prefix match", m.Kind)
+	}
+	set := map[string]uint32{"lpm_mask": uint32(len(m.Words) - 1)}
+	c, err := b.load(f, ask, "lpm_image", uint32(4*len(m.Words)), set)
+	if err != nil {
+		return nil, err
+	}
+	copy(mapped.View[uint32](c.mapping), m.Words)
+	return c, nil
+}
+
+// FIB is a contender that searches the router's own structure; the routes' next hops must fit it. used is the
+// memory of the table in bytes. structure is ignored for IPv6.
+func (b *Bench) FIB(f lpm.Family, structure fib.Structure, routes []lpm.Route) (c *Contender, used int, err error) {
+	l := fib.Layout6(fib.Full)
+	if f == lpm.IPv4 {
+		l = fib.Layout4(structure, fib.Full)
+	}
+	if c, err = b.load(f, askFIB, l.MapName(), l.ImageBytes(), l.Constants()); err != nil {
+		return nil, 0, err
+	}
+	used, err = fillFIB(f, l, c.mapping, routes)
+	if err != nil {
+		c.Close()
+		return nil, 0, err
+	}
+	return c, used, nil
+}
+
+func fillFIB(f lpm.Family, l fib.Layout, memory []byte, routes []lpm.Route) (used int, err error) {
+	if f == lpm.IPv4 {
+		t, err := fib.NewTable4(memory, l, fib.Options{})
+		if err == nil {
+			err = t.Replace(fibRoutes(routes))
+		}
+		if err != nil {
+			return 0, err
+		}
+		return t.Stats().UsedBytes, nil
+	}
+	t, err := fib.NewTable6(memory, l, fib.Options{})
+	if err == nil {
+		err = t.Replace(fibRoutes(routes))
+	}
+	if err != nil {
+		return 0, err
+	}
+	return t.Stats().UsedBytes, nil
+}
+
+func fibRoutes(routes []lpm.Route) iter.Seq[fib.Route] {
+	return func(yield func(fib.Route) bool) {
+		for _, r := range routes {
+			if !yield(fib.Route{Prefix: r.Prefix, NextHop: uint16(r.NextHop)}) {
+				return
+			}
+		}
+	}
+}
+
+// Kernel is a contender that asks bpf_fib_lookup about packets that come in by an interface of the
+// calling thread's network namespace.
+func (b *Bench) Kernel(f lpm.Family, ifindex int) (*Contender, error) {
+	return b.load(f, askKernel, "", 0, map[string]uint32{"ingress": uint32(ifindex)})
+}
+
+// Loop is a contender that looks nothing up: what all others' times include.
+func (b *Bench) Loop(f lpm.Family) (*Contender, error) { return b.load(f, askNothing, "", 0, nil) }
+
+// Close unloads the programs and the table.
+func (c *Contender) Close() {
+	if c.mapping != nil {
+		_ = unix.Munmap(c.mapping) // can't fail: it was mapped by us
+	}
+	c.objs.Close()
+}
+
+// frame is what a program runs on; it looks at none of it.
+var frame [64]byte
+
+const xdpPass = 2
+
+func (c *Contender) call(program string) error {
+	program = fmt.Sprintf("%s%d", program, c.family)
+	code, err := c.objs.Programs[program].Run(&ebpf.RunOptions{Data: frame[:]})
+	if err != nil {
+		return fmt.Errorf("run %s: %w", program, err)
+	}
+	if code != xdpPass {
+		return fmt.Errorf("run %s: it returned %d", program, code)
+	}
+	return nil
+}
+
+// Time looks up count keys (at most 1 << 23) from key number first on; the result is nanoseconds per lookup. When dependent, each
+// key depends on the answer before.
+func (c *Contender) Time(first, count uint32, dependent bool) (float64, error) {
+	r := c.bench.run
+	*r = run{first: first, count: count}
+	if dependent {
+		r.dependent = 1
+	}
+	if err := c.call("bench"); err != nil {
+		return 0, err
+	}
+	if r.ns == 0 {
+		return 0, errors.New("a run took no time")
+	}
+	return float64(r.ns) / float64(count), nil
+}
+
+// Check looks up the first count keys and leaves what it found in Bench.Answers.
+func (c *Contender) Check(count int) error {
+	*c.bench.run = run{count: uint32(count)}
+	return c.call("check")
+}

@@ -92,13 +92,19 @@ awaits its confirmation.`,
 			if q.Source, q.Config, err = a.load(args); err != nil {
 				return err
 			}
+			q.Session = loginSession()
 			act := a.apply
 			if dryRun {
 				act = a.preview
+			} else if q.Session != "" {
+				a.warnOfCut(c.Context(), q)
 			}
 			result, err := act(c.Context(), q)
 			if err != nil {
 				return err
+			}
+			if dryRun {
+				a.printCut(result.Session, q.Confirm)
 			}
 			return a.printResult(result, asJSON)
 		},
@@ -279,6 +285,24 @@ func appendNote(note, more string) string {
 		return more
 	}
 	return note + " (" + more + ")"
+}
+
+// warnOfCut says before a commit that it ends the operator's own login: afterwards
+// nobody would read it.
+func (a *app) warnOfCut(ctx context.Context, q api.Commit) {
+	if result, err := a.preview(ctx, q); err == nil {
+		a.printCut(result.Session, q.Confirm)
+	}
+}
+
+func (a *app) printCut(why string, confirm time.Duration) {
+	if why == "" {
+		return
+	}
+	fmt.Fprintln(a.err, "minne: warning: this ends your own login by SSH:", why)
+	if confirm == 0 {
+		fmt.Fprintln(a.err, "minne: with --confirm 5m, the router goes back by itself")
+	}
 }
 
 // printResult says what became of a request: the changes, then the outcome.

@@ -44,6 +44,7 @@ type Commit struct {
 	Source  string        `json:"source,omitempty"`  // its name, for messages
 	Confirm time.Duration `json:"confirm,omitempty"` // ns; 0: confirmed at once
 	Comment string        `json:"comment,omitempty"`
+	Session string        `json:"session,omitempty"` // SSH_CONNECTION of who asks (sshd(8)), "" for none
 }
 
 // Rollback asks to go back to a revision; 0 is the one before the running one.
@@ -77,6 +78,7 @@ type Result struct {
 	Deadline *time.Time    `json:"deadline,omitempty"` // of a revision that waits for its confirmation
 	Changes  []plan.Change `json:"changes"`
 	Warnings []string      `json:"warnings,omitempty"`
+	Session  string        `json:"session,omitempty"` // why the firewall ends the login of who asks; "" when it does not
 }
 
 // Revision is a stored revision; Config only when a single one was asked for.

@@ -22,7 +22,7 @@ const (
 
 // Plan says what applying the configuration would change. It changes nothing.
 func (e *Engine) Plan(ctx context.Context, q api.Commit) (api.Result, error) {
-	t, err := e.prepare(q.Source, q.Config)
+	t, err := e.prepare(q)
 	if err != nil {
 		return api.Result{}, err
 	}
@@ -30,7 +30,7 @@ func (e *Engine) Plan(ctx context.Context, q api.Commit) (api.Result, error) {
 	if err != nil {
 		return api.Result{}, err
 	}
-	result := api.Result{Outcome: api.Planned, Changes: changes, Warnings: t.warnings}
+	result := api.Result{Outcome: api.Planned, Changes: changes, Warnings: t.warnings, Session: t.session}
 	running := e.current()
 	if running != nil {
 		result.Revision = running.rev.Number
@@ -56,7 +56,7 @@ func (e *Engine) Apply(ctx context.Context, user string, q api.Commit) (api.Resu
 	if err := e.refuseAwaiting(); err != nil {
 		return api.Result{}, err
 	}
-	t, err := e.prepare(q.Source, q.Config)
+	t, err := e.prepare(q)
 	if err != nil {
 		return api.Result{}, err
 	}
@@ -90,7 +90,7 @@ func (e *Engine) commit(ctx context.Context, t *target, confirm time.Duration) (
 	}
 	previous := e.current()
 	if same(t, previous) {
-		return e.again(ctx, previous, api.Result{Changes: changes, Warnings: t.warnings})
+		return e.again(ctx, previous, api.Result{Changes: changes, Warnings: t.warnings, Session: t.session})
 	}
 	t.rev.Time, t.rev.State = e.clock.now(), revisions.Applying
 	if err := e.record(t); err != nil {
@@ -183,7 +183,7 @@ func (e *Engine) settled(t *target, changes []plan.Change) api.Result {
 		e.confirmed = t
 	}
 	e.mu.Unlock()
-	result := api.Result{Outcome: api.Applied, Revision: t.rev.Number, Changes: changes, Warnings: t.warnings}
+	result := api.Result{Outcome: api.Applied, Revision: t.rev.Number, Changes: changes, Warnings: t.warnings, Session: t.session}
 	if t.rev.State == revisions.Awaiting {
 		result.Outcome = api.Awaiting
 		result.Deadline = &t.rev.Deadline.Wall

@@ -116,7 +116,7 @@ func (e *Engine) Rollback(ctx context.Context, user string, number int) (api.Res
 	if err != nil {
 		return api.Result{}, err
 	}
-	t, err := e.prepare(fmt.Sprintf("revision %d", rev.Number), rev.Config)
+	t, err := e.prepare(api.Commit{Source: fmt.Sprintf("revision %d", rev.Number), Config: rev.Config})
 	if err != nil {
 		return api.Result{}, err
 	}

@@ -51,6 +51,7 @@ type Input struct {
 type target struct {
 	rev      revisions.Revision
 	warnings []string  // what is odd about it
+	session  string    // why it ends the login of who asked for it
 	desired  []Desired // by subsystem; nil where rendering failed
 	failed   []error   // by subsystem: why it could not be rendered
 }
@@ -168,7 +169,8 @@ func (e *Engine) Left(d *revisions.Deadline) time.Duration {
 }
 
 // prepare reads, checks and renders a configuration.
-func (e *Engine) prepare(source, text string) (*target, error) {
+func (e *Engine) prepare(q api.Commit) (*target, error) {
+	source, text := q.Source, q.Config
 	in, err := e.read(source, text, true)
 	if err != nil {
 		return nil, invalid(err)
@@ -180,6 +182,7 @@ func (e *Engine) prepare(source, text string) (*target, error) {
 	for _, w := range in.Firewall.Warnings {
 		t.warnings = append(t.warnings, w.String())
 	}
+	t.session = cutSession(in, q)
 	t.rev = revisions.Revision{Source: source, Config: text, Secrets: e.fingerprint(in)}
 	return t, nil
 }

@@ -24,6 +24,7 @@ func Preview(ctx context.Context, inst instance.Instance, log *slog.Logger, q ap
 	}
 	result := api.Result{Outcome: api.Planned, Changes: []plan.Change{}, Warnings: []string{
 		"without the daemon: compared with the network namespace of this command"}}
+	result.Session = cutSession(in, q)
 	for _, w := range in.Firewall.Warnings {
 		result.Warnings = append(result.Warnings, w.String())
 	}

@@ -9,7 +9,7 @@
 // fast path's, and no packet is in both.
 //
 // A table may hold hundreds of thousands of connections, so it is read as a stream:
-// a question costs memory for its answer (the top N, a sum for each host), for
-// eight words of each flow of the fast path, and for rates for five words of each connection.
-// Questions are answered one after the other.
+// a question costs memory for its answer (the top N, a sum for each host), for five words of
+// each flow of the fast path, and for rates for as many of each connection. Questions are answered
+// one after the other.
 package flows

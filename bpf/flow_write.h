@@ -204,14 +204,17 @@ static __always_inline void flow_end(struct flow_control *c, struct flow_side *s
 	flow_give(c, number >> 1);
 }
 
-// flow_remove deletes the flow of a side. 0: somebody else has.
-static __noinline int flow_remove(struct flow_control *c, __u32 number)
+// flow_remove deletes the flow of a side. 0: somebody else has. A global function: the verifier reads it
+// once, not once for each that calls it.
+__attribute__((weak)) __noinline int flow_remove(__u32 number)
 {
+	struct flow_control *c = flow_controls();
+
 	number &= ~1U;
 
 	struct flow_side *s0 = flow_side(number), *s1 = flow_side(number | 1);
 
-	if (!s0 || !s1)
+	if (!c || !s0 || !s1)
 		return 0;
 
 	__u64 hash = flow_hash_of(c, &s0->key);
@@ -226,9 +229,7 @@ static __noinline int flow_remove(struct flow_control *c, __u32 number)
 // Should the packet be forged, the kernel says so, and the next packet makes the flow anew.
 static __always_inline void flow_delete(const struct flow_hit *hit)
 {
-	struct flow_control *c = flow_controls();
-
-	if (c && flow_remove(c, hit->number))
+	if (flow_remove(hit->number))
 		FLOW_COUNT(active);
 }
 
@@ -237,7 +238,7 @@ static __always_inline void flow_clear(struct flow_control *c, const struct flow
 {
 	struct flow_hit other;
 
-	if (flow_find(c, key, &other) && flow_remove(c, other.number))
+	if (flow_find(c, key, &other) && flow_remove(other.number))
 		FLOW_COUNT(replaced);
 }
 
@@ -367,7 +368,7 @@ static __noinline __attribute__((unused)) enum flow_outcome flow_insert(const st
 
 	// Two CPUs that make the same flow at once both see the other's here, if not only one does.
 	if (s0 && s1 && (!flow_alone(c, s0, number) || !flow_alone(c, s1, number | 1))) {
-		flow_remove(c, number);
+		flow_remove(number);
 		FLOW_COUNT(raced);
 		return FLOW_REFUSED_RACED;
 	}

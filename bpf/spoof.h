@@ -31,8 +31,9 @@ static __always_inline int leads_to(__u32 via, __u32 interface)
 	return adj && adj->interface == interface;
 }
 
-// Whether the next hop, or any member of its group, leads out of the interface.
-static __always_inline int reaches(__u64 hop, __u32 interface)
+// Whether the next hop, or any member of its group, leads out of the interface. A global function:
+// the verifier goes through its loop once, not once for each way that leads here.
+__attribute__((weak)) __noinline int reaches(__u64 hop, __u32 interface)
 {
 	__u32 count = HOP_COUNT(hop), first = HOP_WHERE(hop);
 
@@ -83,7 +84,7 @@ static __always_inline enum reason check_source4(struct packet *p)
 
 	if (!(flags & (IF_STRICT4 | IF_LOOSE4)) && !perhaps_own(src))
 		return REASON_NONE;
-	hop = next_hop(fib4_lookup(src));
+	hop = next_hop(route4(src));
 	if (HOP_KIND(hop) == HOP_STOP && HOP_COUNT(hop) == REASON_LOCAL)
 		return REASON_OWN_SOURCE;
 	if (!(flags & (IF_STRICT4 | IF_LOOSE4)))
@@ -103,7 +104,7 @@ static __always_inline enum reason check_source6(struct packet *p)
 
 	if (!(flags & (IF_STRICT6 | IF_LOOSE6)))
 		return REASON_NONE;
-	hop = next_hop(fib6_lookup(high64(&ip->saddr), low64(&ip->saddr)));
+	hop = next_hop(route6(high64(&ip->saddr), low64(&ip->saddr)));
 	if (HOP_KIND(hop) == HOP_STOP)
 		return REASON_SOURCE_CHECK;
 	if (flags & IF_STRICT6 && (HOP_KIND(hop) == HOP_GROUP || !reaches(hop, p->interface)))

@@ -3,9 +3,9 @@
 package fastpath
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,6 +18,9 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"minne/internal/fastpath/fib"
+	"minne/internal/fastpath/flow"
 )
 
 // fastPackets is how many packets the program itself has sent out of a port, by its own count.
@@ -366,20 +369,33 @@ func TestSamplesOfDrops(t *testing.T) {
 	}
 }
 
-// TestVerifier loads all builds and prints what the verifier had to look at.
+// TestVerifier loads all builds and prints what the verifier had to look at, of a million that it would.
 func TestVerifier(t *testing.T) {
-	for _, build := range []string{"", "trace_build", "capture_build"} {
-		spec, err := loadRouter()
+	judged := firewallShape{on: true, members: minMembers}
+	stateful := firewallShape{on: true, members: minMembers, flows: flow.MinFlows, conntrack: true}
+	for _, c := range []struct {
+		name     string
+		firewall firewallShape
+		build    string
+	}{
+		{"ordinary", firewallShape{}, ""}, {"tracing", firewallShape{}, "trace_build"}, {"capturing", firewallShape{}, "capture_build"},
+		{"firewall", judged, ""}, {"stateful firewall", stateful, ""}, {"stateful firewall, capturing", stateful, "capture_build"},
+	} {
+		spec, err := shape{structure: fib.Default, capacity4: fib.Small, capacity6: fib.Small, firewall: c.firewall}.spec()
 		must(t, err)
-		if build != "" {
-			must(t, spec.Variables[build].Set(uint32(1)))
+		if c.build != "" {
+			must(t, spec.Variables[c.build].Set(uint32(1)))
 		}
 		var objects routerObjects
 		must(t, spec.LoadAndAssign(&objects, &ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats}}))
-		t.Logf("%s: %s", cmp.Or(build, "ordinary"), strings.TrimSpace(objects.Router.VerifierLog))
-		if !strings.Contains(objects.Router.VerifierLog, "processed") {
-			t.Error("the verifier does not tell how much it processed")
+		var looked int
+		log := objects.Router.VerifierLog
+		if at := strings.Index(log, "processed "); at < 0 {
+			t.Errorf("%s: the verifier does not tell how much it processed:\n%s", c.name, log)
+		} else if _, err := fmt.Sscanf(log[at:], "processed %d insns", &looked); err != nil || looked > 600_000 {
+			t.Errorf("%s: the verifier looked at %d instructions: too near to its million (%v)", c.name, looked, err)
 		}
+		t.Logf("%s: %d instructions", c.name, looked)
 		objects.Close()
 	}
 }

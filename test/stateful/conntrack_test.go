@@ -154,7 +154,8 @@ type to5001 struct{}
 
 func (to5001) MatchConntrackFlow(f *netlink.ConntrackFlow) bool { return f.Forward.DstPort == 5001 }
 
-// The end of a TCP connection is seen by conntrack.
+// The end of a TCP connection is seen by conntrack, and what is said until both have
+// ended it makes it no longer.
 func TestTCPEnds(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t)
@@ -169,17 +170,44 @@ func TestTCPEnds(t *testing.T) {
 			t.Fatalf("conntrack has no established connection to port %d: %+v", port, found)
 		}
 	}
+	half := n.halfOpen()
 	must(t, closed.Close())
 	must(t, reset.(*net.TCPConn).SetLinger(0))
 	must(t, reset.Close())
-	time.Sleep(5 * time.Second) // what the last packets could wrongly refresh has been refreshed
-	for port, most := range map[int]uint32{6001: 120, 6002: 10} {
+	time.Sleep(5 * time.Second) // what later packets could wrongly refresh has been refreshed
+	if _, err := half.Read(make([]byte, 1)); err != nil {
+		t.Errorf("a connection that one side has ended: %v", err)
+	}
+	for port, most := range map[int]uint32{6001: 120, 6002: 10, 6003: 120} {
 		for _, f := range n.entries(packet.ProtoTCP, port) {
 			if f.TimeOut > most {
 				t.Errorf("conntrack keeps the ended connection to port %d for %d s, at most %d are right", port, f.TimeOut, most)
 			}
 		}
 	}
+}
+
+// halfOpen is a connection to a host that goes on to speak after the client has ended.
+func (n *network) halfOpen() net.Conn {
+	n.t.Helper()
+	l := n.isp.listen(net.JoinHostPort(ispV4, "6003"))
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		for range 200 {
+			if _, err := c.Write([]byte("still here")); err != nil {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}()
+	c := n.client.dial("tcp", net.JoinHostPort(ispV4, "6003")).(*net.TCPConn)
+	_, err := c.Read(make([]byte, 1))
+	must(n.t, err)
+	must(n.t, c.CloseWrite())
+	return c
 }
 
 // A stranger who guesses addresses and ports, but no sequence number, ends nothing:

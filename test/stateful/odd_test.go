@@ -115,6 +115,23 @@ func anyOddities() (list []oddity) {
 			return []frame{f.onWire(side, f.network(side, ttl, f.transport(side, packet.ACK, text)))}
 		}})
 	}
+	// Larger than narrow's MTU: the kernel fragments, or tells the sender.
+	for _, size := range []int{narrowMTU, narrowMTU + 1, 1500} {
+		for _, flags := range []uint16{0, packet.DontFragment} {
+			list = append(list, oddity{fmt.Sprintf("%d bytes, fragment flags %#x", size, flags), func(f *flow, side int) []frame {
+				header := packet.IPv6Len
+				if f.four() {
+					header = packet.IPv4Len
+				}
+				ip := f.network(side, 64, f.transport(side, packet.ACK, make([]byte, size-header-f.headerLen())))
+				if f.four() {
+					binary.BigEndian.PutUint16(ip[6:], flags)
+					reheader(ip)
+				}
+				return []frame{f.onWire(side, ip)}
+			}})
+		}
+	}
 	lengthen := func(by int) func([]byte) []byte {
 		return func(ip []byte) []byte {
 			if ip[0]>>4 == 6 {
@@ -130,7 +147,6 @@ func anyOddities() (list []oddity) {
 		edited("shorter by its header than on the wire", lengthen(-3)),
 		edited("cut on the wire", func(ip []byte) []byte { return ip[:len(ip)-5] }),
 		edited("padded on the wire", func(ip []byte) []byte { return append(ip, 1, 2, 3, 4, 5, 6, 7) }),
-		edited("larger than the MTU", func(ip []byte) []byte { return lengthen(0)(append(ip, make([]byte, 1400)...)) }),
 		edited("class and congestion bits", func(ip []byte) []byte {
 			if ip[0]>>4 == 6 {
 				ip[0], ip[1] = ip[0]|0xb, ip[1]|0xb0

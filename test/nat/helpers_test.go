@@ -25,8 +25,9 @@ nat:
 
 // FTP through masquerade and through a port forward, in both modes. The rules
 // permit port 21 alone.
-func TestFTP(t *testing.T) {
-	b := newBed(t)
+func TestFTP(t *testing.T) { tryFTP(t, newBed(t)) }
+
+func tryFTP(t *testing.T, b *bed) {
 	b.apply(fmt.Sprintf(helped, "ftp"))
 	b.ftp(&b.outside)
 	b.ftp(&b.inside)
@@ -166,8 +167,9 @@ func (s *session) send() {
 }
 
 // TFTP answers from a port of its own.
-func TestTFTP(t *testing.T) {
-	b := newBed(t)
+func TestTFTP(t *testing.T) { tryTFTP(t, newBed(t)) }
+
+func tryTFTP(t *testing.T, b *bed) {
 	b.apply(fmt.Sprintf(helped, "tftp"))
 	door := b.udp(&b.outside, "203.0.113.9:69")
 	go func() {
@@ -190,8 +192,9 @@ func TestTFTP(t *testing.T) {
 
 // A call by SIP: the addresses in the invitation are translated, and the voice that
 // answers reaches the phone inside.
-func TestSIP(t *testing.T) {
-	b := newBed(t)
+func TestSIP(t *testing.T) { trySIP(t, newBed(t)) }
+
+func trySIP(t *testing.T, b *bed) {
 	b.apply(fmt.Sprintf(helped, "sip"))
 	phone, voice := b.udp(&b.inside, "10.3.0.17:5060"), b.udp(&b.inside, "10.3.0.17:4000")
 	far, farVoice := b.udp(&b.outside, "203.0.113.9:5060"), b.udp(&b.outside, "203.0.113.9:6000")

@@ -232,7 +232,7 @@ static __noinline int conntrack_renew(struct xdp_md *ctx, const struct flow_key 
 
 static __always_inline int conntrack_learn(struct xdp_md *ctx, struct connection *c)
 {
-	return CONNECTION_TRANSLATED; // perhaps
+	return c->policy & POLICY_TRANSLATES ? CONNECTION_TRANSLATED : CONNECTION_PLAIN; // perhaps
 }
 
 static __always_inline int conntrack_knows(struct xdp_md *ctx, const struct flow_key *key)

@@ -41,6 +41,9 @@ static __always_inline int has_flows(const struct packet *p)
 // flow_lookup that leaves no mark when the tracing build asks.
 static __always_inline int lookup(const struct flow_key *key, struct flow_hit *hit)
 {
+#ifndef CONNTRACK
+	return 0; // no flow is ever learned
+#endif
 	if (!trace_build)
 		return flow_lookup(key, hit);
 
@@ -81,7 +84,7 @@ static __always_inline int translation(struct connection *n, const struct flow_h
 }
 
 // flow_of finds a packet's flow, or learns it from conntrack.
-__attribute__((weak)) __noinline int flow_of(struct xdp_md *ctx, struct connection *n)
+WITH_CONTEXT int flow_of(struct xdp_md *ctx, struct connection *n)
 {
 	struct flow_hit hit = {};
 	int is_tcp;
@@ -169,7 +172,7 @@ static __always_inline __u32 classified(struct packet *p, __u64 way, __u32 ipv6)
 }
 
 // Whether conntrack has to be asked before a packet is dropped where state is kept, and knows it.
-__attribute__((weak)) __noinline int connected(struct xdp_md *ctx, struct connection *n)
+WITH_CONTEXT int connected(struct xdp_md *ctx, struct connection *n)
 {
 	if (!n)
 		return 1;

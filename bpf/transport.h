@@ -70,11 +70,19 @@ static __always_inline enum reason read_ports(struct transport *t, const struct 
 	return REASON_NONE;
 }
 
+// Global functions, which the verifier reads once, can have the context as an argument only where the kernel has
+// BTF, as it has where it has the functions of conntrack.
+#ifdef CONNTRACK
+#define WITH_CONTEXT __attribute__((weak)) __noinline
+#else
+#define WITH_CONTEXT static __noinline
+#endif
+
 // read_transport reads the header that begins at an offset of the frame; length is the IP packet's
-// from there on. A global function: what it finds are just numbers to the verifier afterwards.
-__attribute__((weak)) __noinline int read_transport(struct xdp_md *ctx, struct transport *t, __u32 offset, __u32 length)
+// from there on.
+WITH_CONTEXT int read_transport(struct xdp_md *ctx, struct transport *t, __u32 offset, __u32 length)
 {
-	const void *end = (void *)(long)ctx->data_end, *at = (void *)(long)ctx->data + (offset & 0xff);
+	const void *end = (void *)(long)ctx->data_end, *at = (void *)(long)ctx->data + (offset & 0xfe); // even: some CPUs must know
 
 	if (!t)
 		return REASON_INTERNAL;

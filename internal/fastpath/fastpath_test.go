@@ -22,9 +22,18 @@ import (
 	"minne/internal/instance"
 	"minne/internal/kernel"
 	"minne/internal/testns"
+	"minne/internal/testuml"
 )
 
-func TestMain(m *testing.M) { testns.Main(m) }
+// onUML makes the tests run in User-Mode Linux, whose kernel 6.12 has neither a JIT nor BTF.
+const onUML = "MINNE_TEST_UML"
+
+func TestMain(m *testing.M) {
+	if os.Getpid() == 1 || os.Getenv(onUML) != "" {
+		testuml.Main(m, "veth", "ipv6")
+	}
+	testns.Main(m)
+}
 
 // bench is a router with two ports in the test's own namespace. The far ends of its veths have no
 // addresses: the test speaks on them with raw frames.

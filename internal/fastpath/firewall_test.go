@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"minne/internal/fastpath/classify"
 	"minne/internal/fastpath/judge"
 	"minne/internal/packet"
@@ -273,7 +275,7 @@ func withSets(from, to []netip.Prefix) *judge.Policy {
 
 func TestSets(t *testing.T) {
 	b := newJudged(t, withSets(prefixes("192.0.2.128/25", "2001:db8:a::8/125"), prefixes("198.51.100.64/26")))
-	ip(t, "neigh", "replace", "198.51.100.70", "lladdr", macB.String(), "dev", "out", "nud", "permanent")
+	addNeighbour(t, b.out, "198.51.100.70", macB, unix.NUD_PERMANENT)
 	from4, from6 := udpTo("53"), parcel{from: "[2001:db8:a::9]:4000", to: "[2001:db8:b::2]:80", protocol: packet.ProtoUDP}
 	from4.from = "192.0.2.130:4000"
 	to4 := parcel{from: "192.0.2.2:4000", to: "198.51.100.70:53", protocol: packet.ProtoUDP}

@@ -35,6 +35,8 @@ const (
 	deadline = 5 * time.Minute
 	// begin separates the kernel's messages from the tests' output.
 	begin = "minne-uml: tests begin"
+	// ready tells the process inside that everything is mounted and loaded.
+	ready = "MINNE_UML_READY"
 )
 
 // job is what the machine tells the tests inside, as job.json beside the binary.
@@ -186,10 +188,18 @@ func copyOutput(r io.Reader) {
 	}
 }
 
-// inside is the first process of the booted kernel.
+// inside is the first process of the booted kernel. It begins twice: packages that look at the
+// system when they are initialised find one the second time.
 func inside(m *testing.M) int {
 	code := 1
-	if err := setUp(); err != nil {
+	err := error(nil)
+	if os.Getenv(ready) == "" {
+		err = setUp()
+		if err == nil {
+			err = unix.Exec(os.Args[0], os.Args, append(os.Environ(), ready+"=1"))
+		}
+	}
+	if err != nil {
 		fmt.Println(begin)
 		fmt.Printf("testuml: inside: %v\n", err)
 	} else {
@@ -223,7 +233,11 @@ func setUp() error {
 	if err := json.Unmarshal(text, &j); err != nil {
 		return err
 	}
-	os.Args = append(os.Args[:1], j.Args...)
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	os.Args = append([]string{exe}, j.Args...)
 	if err := os.Setenv("PATH", "/usr/sbin:/usr/bin"); err != nil {
 		return err
 	}

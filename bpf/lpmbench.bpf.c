@@ -13,6 +13,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "algo/shapeshifting.h"
 #include "algo/treebitmap.h"
 #include "bench_run.h"
 #include "fib.h"
@@ -111,7 +112,9 @@ static __always_inline __u32 lookup4(struct walk *w, __u32 dst)
 
 	if (!t.words)
 		return 0;
-	return algo_tbm4_lookup(t, dst);
+	if (ask == ASK_TREE_BITMAP)
+		return algo_tbm4_lookup(t, dst);
+	return algo_sst4_lookup(t, dst);
 }
 
 static __always_inline __u32 lookup6(struct walk *w, __u64 hi, __u64 lo)
@@ -128,7 +131,9 @@ static __always_inline __u32 lookup6(struct walk *w, __u64 hi, __u64 lo)
 
 	if (!t.words)
 		return 0;
-	return algo_tbm6_lookup(t, hi, lo);
+	if (ask == ASK_TREE_BITMAP)
+		return algo_tbm6_lookup(t, hi, lo);
+	return algo_sst6_lookup(t, hi, lo);
 }
 
 static __always_inline const struct key *key_at(struct walk *w, __u32 i)

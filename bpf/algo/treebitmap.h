@@ -5,7 +5,7 @@
  * W. Eatherton, G. Varghese, Z. Dittia: Tree Bitmap: Hardware/Software IP Lookups with
  * Incremental Updates. ACM CCR 34(2), 2004.
  *
- * The first 13 bits of the address pick a word of the root. A node below says by one
+ * Below the root (lpm.h), a node says by one
  * bitmap which prefixes end in it (internal: 63 bits, of lengths 0 to 5) and by another
  * which of 64 children it has (external); children and next hops of a node lie in
  * a row, so ones before a bit count which one it is. 13 + 6 and + 12 put the ends of
@@ -20,40 +20,25 @@
  *
  * Words of an inner node: external bitmap of inner children (2) and where they begin, of end
  * children (2) and where they begin, then the words of an end node: internal bitmap
- * (2) and the number of its first next hop. Next hops are numbered from the beginning of the image,
- * two to a word, the first in the lower half; when ALGO_TBM_WIDE is added to the number, one to a word. A word of
- * the root is the number of a next hop, or, when bits 29 and 30 tell of a node, its place.
+ * (2) and the number of its first next hop.
  */
 #ifndef MINNE_ALGO_TREEBITMAP_H
 #define MINNE_ALGO_TREEBITMAP_H
 
-#include "algo.h"
+#include "lpm.h"
 
-#define ALGO_TBM_ROOT ALGO_HEAD_END
-#define ALGO_TBM_ROOT_BITS 13
 #define ALGO_TBM_STRIDE 6
 #define ALGO_TBM_INNER_WORDS 9
 #define ALGO_TBM_END_WORDS 3
 #define ALGO_TBM_INTERNAL 6 /* where an inner node's words of an end node begin */
 
-#define ALGO_TBM_KIND(desc) ((desc) >> 29 & 3)
-#define ALGO_TBM_PLACE(desc) ((desc) & 0x9fffffffU)
-#define ALGO_TBM_RESULT 0
+/* Kinds of a root's word, beside 0. */
 #define ALGO_TBM_END 1
 #define ALGO_TBM_INNER 2
-#define ALGO_TBM_WIDE 0x80000000U
 
 /* Inner nodes on the longest way. */
 #define ALGO_TBM4_DEPTH 4
 #define ALGO_TBM6_DEPTH 20
-
-/* algo_tbm_result is a next hop by its number. */
-ALGO_INLINE algo_u32 algo_tbm_result(struct algo_table t, algo_u32 number)
-{
-	if (number & ALGO_TBM_WIDE)
-		return algo_word(t, number);
-	return algo_word(t, number >> 1) >> ((number & 1) << 4) & 0xffff;
-}
 
 /* algo_tbm_internal is the best next hop for the path, the next 6 bits of an address, in a node whose words of an
  * end node begin at a place. */
@@ -70,7 +55,7 @@ ALGO_INLINE algo_u32 algo_tbm_internal(struct algo_table t, algo_u32 at, algo_u3
 	found &= others;
 	bit = (bit & ~shorter) - 1; /* all ones when shorter */
 	found = ((found & -found) - 1) & shorter;
-	return algo_tbm_result(t, first + algo_ones(longest & bit) + algo_ones(others & found));
+	return algo_lpm_result(t, first + algo_ones(longest & bit) + algo_ones(others & found));
 }
 
 /* algo_tbm_before counts the children before one in a bitmap; whether it is in the upper word. */
@@ -99,11 +84,11 @@ ALGO_INLINE algo_u32 algo_tbm_step(struct algo_table t, algo_u32 node, algo_u32 
 
 ALGO_INLINE algo_u32 algo_tbm4_walk(struct algo_table t, algo_u32 addr, algo_u32 *visits)
 {
-	algo_u32 desc = algo_word(t, ALGO_TBM_ROOT + (addr >> (32 - ALGO_TBM_ROOT_BITS)));
-	algo_u32 at = ALGO_TBM_PLACE(desc), node = at, down = 0;
+	algo_u32 desc = algo_word(t, ALGO_LPM_ROOT + (addr >> (32 - ALGO_LPM_ROOT_BITS)));
+	algo_u32 at = ALGO_LPM_PLACE(desc), node = at, down = 0;
 
-	addr <<= ALGO_TBM_ROOT_BITS;
-	if (ALGO_TBM_KIND(desc) == ALGO_TBM_INNER) {
+	addr <<= ALGO_LPM_ROOT_BITS;
+	if (ALGO_LPM_KIND(desc) == ALGO_TBM_INNER) {
 		for (int i = 0; i < ALGO_TBM4_DEPTH; i++) {
 			if (visits)
 				++*visits;
@@ -115,8 +100,8 @@ ALGO_INLINE algo_u32 algo_tbm4_walk(struct algo_table t, algo_u32 addr, algo_u32
 		addr <<= ALGO_TBM_STRIDE & (0 - down);
 		if (visits)
 			*visits += down;
-	} else if (ALGO_TBM_KIND(desc) == ALGO_TBM_RESULT) {
-		return algo_tbm_result(t, at);
+	} else if (!ALGO_LPM_KIND(desc)) {
+		return algo_lpm_result(t, at);
 	} else if (visits) {
 		++*visits;
 	}
@@ -126,12 +111,12 @@ ALGO_INLINE algo_u32 algo_tbm4_walk(struct algo_table t, algo_u32 addr, algo_u32
 /* algo_tbm6_walk is algo_tbm4_walk for the two halves of an IPv6 address. */
 ALGO_INLINE algo_u32 algo_tbm6_walk(struct algo_table t, algo_u64 hi, algo_u64 lo, algo_u32 *visits)
 {
-	algo_u32 desc = algo_word(t, ALGO_TBM_ROOT + (algo_u32)(hi >> (64 - ALGO_TBM_ROOT_BITS)));
-	algo_u32 at = ALGO_TBM_PLACE(desc), node = at, down = 0;
+	algo_u32 desc = algo_word(t, ALGO_LPM_ROOT + (algo_u32)(hi >> (64 - ALGO_LPM_ROOT_BITS)));
+	algo_u32 at = ALGO_LPM_PLACE(desc), node = at, down = 0;
 
-	hi = hi << ALGO_TBM_ROOT_BITS | lo >> (64 - ALGO_TBM_ROOT_BITS);
-	lo <<= ALGO_TBM_ROOT_BITS;
-	if (ALGO_TBM_KIND(desc) == ALGO_TBM_INNER) {
+	hi = hi << ALGO_LPM_ROOT_BITS | lo >> (64 - ALGO_LPM_ROOT_BITS);
+	lo <<= ALGO_LPM_ROOT_BITS;
+	if (ALGO_LPM_KIND(desc) == ALGO_TBM_INNER) {
 		for (int i = 0; i < ALGO_TBM6_DEPTH; i++) {
 			if (visits)
 				++*visits;
@@ -146,8 +131,8 @@ ALGO_INLINE algo_u32 algo_tbm6_walk(struct algo_table t, algo_u64 hi, algo_u64 l
 			if (visits)
 				++*visits;
 		}
-	} else if (ALGO_TBM_KIND(desc) == ALGO_TBM_RESULT) {
-		return algo_tbm_result(t, at);
+	} else if (!ALGO_LPM_KIND(desc)) {
+		return algo_lpm_result(t, at);
 	} else if (visits) {
 		++*visits;
 	}

@@ -28,6 +28,7 @@ type structure struct {
 
 var structures = []structure{
 	{"tbm", TreeBitmap},
+	{"sst", ShapeShifting},
 }
 
 // native compiles testdata/search.c once for each set of flags.

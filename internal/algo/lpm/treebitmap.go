@@ -11,28 +11,13 @@ import (
 
 // The shape of a tree bitmap: ALGO_TBM_ of bpf/algo/treebitmap.h.
 const (
-	tbmRootBits   = 13
 	tbmStride     = 6
 	tbmFan        = 1 << tbmStride
-	tbmRoot       = image.HeadEnd
 	tbmInnerWords = 9
 	tbmEndWords   = 3
 
-	tbmKindShift = 29
-	tbmResult    = 0
-	tbmEnd       = 1
-	tbmInner     = 2
-	tbmWide      = 1 << 31
-)
-
-// Words of the header, from image.HeadOwn on, of both structures; for whoever tells about a table.
-const (
-	headFamily  = image.HeadOwn
-	headRoutes  = image.HeadOwn + 1 // that decide something
-	headNodes   = image.HeadOwn + 2
-	headEnds    = image.HeadOwn + 3 // nodes without children, when they are kept apart
-	headResults = image.HeadOwn + 4
-	headWide    = image.HeadOwn + 5 // 1: next hops of 32 bits
+	tbmEnd   = 1
+	tbmInner = 2
 )
 
 // tbm is a tree bitmap in the making. Places in inner and ends count from their own beginning until link.
@@ -48,39 +33,10 @@ func TreeBitmap(f Family, routes []Route) (*image.Image, error) {
 		return nil, fmt.Errorf("tree bitmap: %w", err)
 	}
 	b := &tbm{}
-	root := make([]uint32, 1<<tbmRootBits)
-	rest := all
-	best := make([]uint32, len(root)) // next hop of the short prefixes
-	for len(rest) > 0 {
-		e := rest[0]
-		at := e.bitsAt(0, tbmRootBits)
-		if e.bits < tbmRootBits {
-			for i := range uint32(1) << (tbmRootBits - e.bits) {
-				best[at+i] = e.hop
-			}
-			rest = rest[1:]
-			continue
-		}
-		n := group(rest, 0, tbmRootBits)
-		root[at] = b.child(rest[:n], tbmRootBits, best[at])
-		rest = rest[n:]
-	}
-	for i, desc := range root {
-		if desc == 0 { // no child has the place 0 and kind 0
-			root[i] = b.result(best[i])
-		}
-	}
+	root := rootOf(all, func(rest []entry, inherited uint32) uint32 {
+		return b.child(rest, rootBits, inherited)
+	}, b.result)
 	return b.link(f, root, all)
-}
-
-// group returns how many of the first entries share the n bits at a depth.
-func group(rest []entry, depth, n int) int {
-	first := rest[0].bitsAt(depth, n)
-	i := 1
-	for i < len(rest) && int(rest[i].bits) >= depth+n && rest[i].bitsAt(depth, n) == first {
-		i++
-	}
-	return i
 }
 
 // isEnd is whether a node at a depth needs no children for its entries.
@@ -98,11 +54,11 @@ func (b *tbm) child(rest []entry, depth int, inherited uint32) uint32 {
 	if isEnd(rest, depth) {
 		at := b.moreEnds(1)
 		b.fillEnd(at, rest, depth, inherited)
-		return tbmEnd<<tbmKindShift | uint32(at)
+		return tbmEnd<<kindShift | uint32(at)
 	}
 	at := b.moreInner(1)
 	b.fillInner(at, rest, depth, inherited)
-	return tbmInner<<tbmKindShift | uint32(at)
+	return tbmInner<<kindShift | uint32(at)
 }
 
 func (b *tbm) moreEnds(n int) int {
@@ -223,62 +179,28 @@ type below struct {
 // link puts the parts behind each other and makes places count from the beginning of the image.
 func (b *tbm) link(f Family, root []uint32, all []entry) (*image.Image, error) {
 	m := image.New(image.TreeBitmap)
-	wide := wide(all)
 	m.Place(len(root), 1)
 	inner := uint32(m.Place(len(b.inner), 1))
 	ends := uint32(m.Place(len(b.ends), 1))
-	results := placeResults(m, b.results, wide)
-	var flag uint32
-	if wide {
-		flag = tbmWide
-	}
+	results := placeResults(m, b.results, wide(all))
 	for i, desc := range root {
-		at := desc & (1<<tbmKindShift - 1)
-		switch desc >> tbmKindShift {
-		case tbmResult:
-			at = at + results | flag
-		case tbmEnd:
-			at += ends
-		case tbmInner:
-			at += inner
-		}
-		m.Words[tbmRoot+i] = desc&^(1<<tbmKindShift-1) | at
+		m.Words[rootAt+i] = desc + [...]uint32{results, tbmEnd: ends, tbmInner: inner}[desc>>kindShift]
 	}
 	for i := 0; i < len(b.inner); i += tbmInnerWords {
-		node := b.inner[i : i+tbmInnerWords]
-		node[2] += inner
-		node[5] += ends
-		node[8] = node[8] + results | flag
+		b.inner[i+2] += inner
+		b.inner[i+5] += ends
+		b.inner[i+8] += results
 	}
 	for i := 0; i < len(b.ends); i += tbmEndWords {
-		b.ends[i+2] = b.ends[i+2] + results | flag
+		b.ends[i+2] += results
 	}
 	copy(m.Words[inner:], b.inner)
 	copy(m.Words[ends:], b.ends)
-	own := m.Words
-	own[headFamily], own[headRoutes] = uint32(f), uint32(len(all))
-	own[headNodes], own[headEnds] = uint32(len(b.inner)/tbmInnerWords), uint32(len(b.ends)/tbmEndWords)
-	own[headResults] = uint32(len(b.results))
-	if wide {
-		own[headWide] = 1
-	}
+	describe(m, f, all)
+	m.Words[headNodes], m.Words[headEnds] = uint32(len(b.inner)/tbmInnerWords), uint32(len(b.ends)/tbmEndWords)
+	m.Words[headResults] = uint32(len(b.results))
 	if err := m.Seal(); err != nil {
 		return nil, fmt.Errorf("tree bitmap: %w", err)
 	}
 	return m, nil
-}
-
-// placeResults writes next hops, two to a word, the first in the lower half, or one when they are wide. It returns the number
-// of the first one, counted in next hops from the beginning of the image.
-func placeResults(m *image.Image, hops []uint32, wide bool) uint32 {
-	if wide {
-		at := m.Place(len(hops), 1)
-		copy(m.Words[at:], hops)
-		return uint32(at)
-	}
-	at := m.Place((len(hops)+1)/2, 1)
-	for i, hop := range hops {
-		m.Words[at+i/2] |= hop << (16 * (i & 1))
-	}
-	return uint32(2 * at)
 }

@@ -25,6 +25,7 @@ type structure struct {
 
 var structures = []structure{
 	{"tree bitmap", lpm.TreeBitmap},
+	{"shape-shifting", lpm.ShapeShifting},
 }
 
 func fullTable(t testing.TB, f lpm.Family) []lpm.Route {

@@ -2,7 +2,7 @@
  *
  * Looks addresses up in a table image, for the tests of internal/algo/lpm.
  *
- *	search tbm4|tbm6 IMAGE KEYS
+ *	search tbm4|tbm6|sst4|sst6 IMAGE KEYS
  *
  * IMAGE and KEYS are in the CPU's byte order; a key is two 64-bit halves of an address. What
  * was found goes to standard output, 32 bits each; nodes looked at and ns per lookup, as text, to standard error.
@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "shapeshifting.h"
 #include "treebitmap.h"
 
 struct key {
@@ -55,6 +56,14 @@ static void search(const char *how, struct algo_table t, const struct key *k, si
 		EACH(algo_tbm6_visited(t, k[i].hi, k[i].lo, visits));
 	else if (!strcmp(how, "tbm6"))
 		EACH(algo_tbm6_lookup(t, k[i].hi, k[i].lo));
+	else if (!strcmp(how, "sst4") && visits)
+		EACH(algo_sst4_visited(t, k[i].hi >> 32, visits));
+	else if (!strcmp(how, "sst4"))
+		EACH(algo_sst4_lookup(t, k[i].hi >> 32));
+	else if (!strcmp(how, "sst6") && visits)
+		EACH(algo_sst6_visited(t, k[i].hi, k[i].lo, visits));
+	else if (!strcmp(how, "sst6"))
+		EACH(algo_sst6_lookup(t, k[i].hi, k[i].lo));
 	else
 		exit(2);
 }

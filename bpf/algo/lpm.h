@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * What the structures for longest prefix match have in common: the root and the next hops.
+ *
+ * The first 13 bits of an address pick a word of the root, which lies behind the header. It is
+ * the number of a next hop, or, when bits 29 and 30 say so, the place of a node. Next hops are numbered
+ * from the beginning of the image, two to a word, the first in the lower half; or, when
+ * ALGO_LPM_WIDE is added to a number, one to a word. A next hop of 0 means that there is no route.
+ */
+#ifndef MINNE_ALGO_LPM_H
+#define MINNE_ALGO_LPM_H
+
+#include "algo.h"
+
+/* The kinds' own words of the header. */
+#define ALGO_LPM_FAMILY (ALGO_HEAD_OWN + 0) /* 4 or 6 */
+#define ALGO_LPM_ROUTES (ALGO_HEAD_OWN + 1) /* that decide something */
+#define ALGO_LPM_NODES (ALGO_HEAD_OWN + 2)
+#define ALGO_LPM_ENDS (ALGO_HEAD_OWN + 3)    /* tree bitmap: nodes without children */
+#define ALGO_LPM_RESULTS (ALGO_HEAD_OWN + 4) /* next hops */
+#define ALGO_LPM_IS_WIDE (ALGO_HEAD_OWN + 5) /* 1: next hops of 32 bits */
+
+#define ALGO_LPM_ROOT ALGO_HEAD_END
+#define ALGO_LPM_ROOT_BITS 13
+#define ALGO_LPM_KIND(desc) ((desc) >> 29 & 3) /* 0: the number of a next hop */
+#define ALGO_LPM_PLACE(desc) ((desc) & 0x9fffffffU)
+#define ALGO_LPM_WIDE 0x80000000U
+
+/* algo_lpm_result is a next hop by its number. */
+ALGO_INLINE algo_u32 algo_lpm_result(struct algo_table t, algo_u32 number)
+{
+	if (number & ALGO_LPM_WIDE)
+		return algo_word(t, number);
+	return algo_word(t, number >> 1) >> ((number & 1) << 4) & 0xffff;
+}
+
+#endif

@@ -60,12 +60,13 @@ struct {
 #define GUARD_OURS 0x80 // it is, or for whoever listens on the link
 #define GUARD_GROUP 0x100 // and not for the router alone
 #define GUARD_KNOWN 0x200 // TCP and UDP are of a connection that conntrack knows
+#define GUARD_MAYBE 0x400 // the kernel may translate it: what no socket of the router takes is not the router's
 
 static const __u16 guard_of_reason[REASON_COUNT] = {
 	// Absent: GUARD_KERNEL.
-	[REASON_NOT_READY] = GUARD_KERNEL | GUARD_ASK,
-	[REASON_TABLE_FULL] = GUARD_KERNEL | GUARD_ASK,
-	[REASON_POLICY_RULES] = GUARD_KERNEL | GUARD_ASK,
+	[REASON_NOT_READY] = GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE,
+	[REASON_TABLE_FULL] = GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE,
+	[REASON_POLICY_RULES] = GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE,
 	[REASON_FORWARDING_OFF] = GUARD_MULTICAST | GUARD_OURS,
 	[REASON_GROUP_MAC] = GUARD_MULTICAST | GUARD_OURS | GUARD_GROUP,
 	[REASON_OTHER_MAC] = GUARD_STRAY,
@@ -88,16 +89,17 @@ static const __u16 guard_of_reason[REASON_COUNT] = {
 	[REASON_PROHIBIT] = GUARD_NO_ROUTE,
 	[REASON_NO_NEIGHBOUR] = GUARD_NO_NEIGHBOUR,
 	[REASON_TOO_BIG] = GUARD_FRAGMENT,
-	[REASON_FIREWALL] = GUARD_KERNEL | GUARD_ASK,
+	[REASON_FIREWALL] = GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE,
 	[REASON_TRANSPORT] = GUARD_STRAY | GUARD_ASK,
-	[REASON_BEGINNING] = GUARD_BEGINNING | GUARD_ASK,
-	[REASON_CONNECTION] = GUARD_KERNEL | GUARD_KNOWN | GUARD_ASK,
+	[REASON_BEGINNING] = GUARD_BEGINNING | GUARD_ASK | GUARD_MAYBE,
+	[REASON_CONNECTION] = GUARD_KERNEL | GUARD_KNOWN | GUARD_ASK | GUARD_MAYBE,
 };
 
 // States of a socket (include/net/tcp_states.h) in which it holds a connection: ESTABLISHED, SYN_SENT,
 // FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK.
 #define GUARD_HOLDS (1 << 1 | 1 << 2 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9)
 #define GUARD_STATES 16
+#define GUARD_LISTENS 10 // LISTEN
 #define GUARD_ESTABLISHED 1 // of a UDP socket: it is connected
 #define GUARD_SYN 0x02
 #define GUARD_ACK 0x10
@@ -106,6 +108,8 @@ static const __u16 guard_of_reason[REASON_COUNT] = {
 #define GUARD_OSPF 89
 #define GUARD_VRRP 112
 
+#define GUARD_ECHO4 8
+#define GUARD_ECHO6 128
 #define GUARD_ND_FIRST 133 // router solicitation … redirect, RFC 4861
 #define GUARD_ND_LAST 137
 
@@ -308,8 +312,8 @@ static __always_inline __u32 guard_tuple(const struct packet *p, const __be16 *p
 
 // TCP to the router. A session is a connection that a socket holds: what only a listener would take
 // is not, and neither is a handshake that has just begun. The peer of a configured BGP session
-// that holds may send what it wants; all others have a share.
-static __always_inline void guard_see_tcp(const struct packet *p, struct guard_case *c, const __be16 *at, int ipv6)
+// that holds may send what it wants; all others have a share. `maybe`: the kernel may translate it.
+static __always_inline void guard_see_tcp(const struct packet *p, struct guard_case *c, const __be16 *at, int ipv6, int maybe)
 {
 	__be16 bgp = bpf_htons(179);
 	const __u8 *flags = (const __u8 *)at + 13;
@@ -317,7 +321,8 @@ static __always_inline void guard_see_tcp(const struct packet *p, struct guard_c
 	struct bpf_sock *sk;
 	__u32 bytes, state = 0, peer = 0;
 
-	c->class = GUARD_TCP;
+	if (!maybe)
+		c->class = GUARD_TCP;
 	if ((void *)(flags + 1) > p->end)
 		return;
 	if (at[0] == bgp || at[1] == bgp) {
@@ -328,27 +333,31 @@ static __always_inline void guard_see_tcp(const struct packet *p, struct guard_c
 		if (peer)
 			c->class = GUARD_BGP;
 	}
-	if ((*flags & (GUARD_SYN | GUARD_ACK)) == GUARD_SYN)
-		return;
+	if ((*flags & (GUARD_SYN | GUARD_ACK)) == GUARD_SYN && !maybe)
+		return; // begins a connection: no socket holds it
 	bytes = guard_tuple(p, at, &t, ipv6);
 	sk = bpf_skc_lookup_tcp(p->ctx, &t, bytes, BPF_F_CURRENT_NETNS, 0);
 	if (sk) {
 		state = sk->state;
 		bpf_sk_release(sk);
 	}
-	if (state < GUARD_STATES && GUARD_HOLDS >> state & 1) {
+	if ((*flags & (GUARD_SYN | GUARD_ACK)) == GUARD_SYN) {
+		if (state == GUARD_LISTENS && !peer)
+			c->class = GUARD_TCP;
+	} else if (state < GUARD_STATES && GUARD_HOLDS >> state & 1) {
 		c->class = GUARD_SESSION;
 		c->trusted = peer;
 	}
 }
 
-static __always_inline void guard_see_udp(const struct packet *p, struct guard_case *c, const __be16 *at, int ipv6)
+static __always_inline void guard_see_udp(const struct packet *p, struct guard_case *c, const __be16 *at, int ipv6, int maybe)
 {
 	struct bpf_sock_tuple t = {};
 	struct bpf_sock *sk;
 	__u32 bytes;
 
-	c->class = GUARD_UDP_CLOSED;
+	if (!maybe)
+		c->class = GUARD_UDP_CLOSED;
 	if ((void *)(at + 4) > p->end)
 		return;
 	if (guard_is_bfd(at[1])) {
@@ -368,10 +377,26 @@ static __always_inline void guard_see_udp(const struct packet *p, struct guard_c
 	bpf_sk_release(sk);
 }
 
+// ICMP to the router. What answers may answer a host whose address was translated.
+static __always_inline void guard_see_icmp(const struct packet *p, struct guard_case *c, const __u8 *type, int ipv6, int single,
+					   int maybe)
+{
+	struct guard_sender s = {};
+
+	if ((void *)(type + 1) > p->end)
+		return;
+	if (ipv6 && *type >= GUARD_ND_FIRST && *type <= GUARD_ND_LAST) {
+		guard_sent_by(p, &s);
+		guard_discovery(c, &s);
+	} else if (single && (!maybe || *type == (ipv6 ? GUARD_ECHO6 : GUARD_ECHO4))) {
+		c->class = GUARD_ICMP;
+	}
+}
+
 // A packet for the router, or to a group or broadcast address. `at` is what follows its header, 0 when that is
 // not to be looked at; `single` says that it is for this router alone.
 static __always_inline void guard_see_ours(const struct packet *p, struct guard_case *c, __u8 protocol, const __be16 *at,
-					   int single, int ipv6)
+					   int single, int ipv6, int maybe)
 {
 	if (guard_is_routing(protocol)) {
 		guard_see_routing(p, c);
@@ -379,30 +404,19 @@ static __always_inline void guard_see_ours(const struct packet *p, struct guard_
 	}
 	if (!at)
 		return;
-	if (ipv6 && protocol == IPPROTO_ICMPV6) {
-		const __u8 *type = (const __u8 *)at;
-
-		if ((void *)(type + 1) <= p->end && *type >= GUARD_ND_FIRST && *type <= GUARD_ND_LAST) {
-			struct guard_sender s = {};
-
-			guard_sent_by(p, &s);
-			guard_discovery(c, &s);
-		} else if (single) {
-			c->class = GUARD_ICMP;
-		}
+	if (protocol == (ipv6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP)) {
+		guard_see_icmp(p, c, (const __u8 *)at, ipv6, single, maybe);
 		return;
 	}
 	if (protocol == IPPROTO_UDP && (void *)(at + 2) <= p->end && (single || guard_is_bfd(at[1]) || guard_is_dhcp(at[1], ipv6))) {
-		guard_see_udp(p, c, at, ipv6);
+		guard_see_udp(p, c, at, ipv6, maybe);
 		return;
 	}
 	if (!single)
 		return;
 	if (protocol == IPPROTO_TCP)
-		guard_see_tcp(p, c, at, ipv6);
-	else if (!ipv6 && protocol == IPPROTO_ICMP)
-		c->class = GUARD_ICMP;
-	else
+		guard_see_tcp(p, c, at, ipv6, maybe);
+	else if (!maybe)
 		c->class = GUARD_PROTOCOLS;
 }
 
@@ -442,7 +456,7 @@ static __always_inline void guard_see4(const struct packet *p, struct guard_case
 	if (!ip->saddr)
 		c->source = guard_mac(p);
 	guard_see_ours(p, c, ip->protocol, ip->frag_off & bpf_htons(IPV4_FRAGMENT) || ip->ihl != 5 ? 0 : (void *)(ip + 1),
-		       !(way & GUARD_GROUP) && !multicast4(dst) && dst != 0xffffffff, 0);
+		       !(way & GUARD_GROUP) && !multicast4(dst) && dst != 0xffffffff, 0, way & GUARD_MAYBE);
 }
 
 static __always_inline void guard_see6(const struct packet *p, struct guard_case *c, __u32 way)
@@ -455,7 +469,8 @@ static __always_inline void guard_see6(const struct packet *p, struct guard_case
 	c->source = guard_share6(&ip->saddr);
 	if (!guard_asks(c, way, ip->nexthdr) || (way & GUARD_ASK && !guard_own6(&ip->daddr)))
 		return;
-	guard_see_ours(p, c, ip->nexthdr, (void *)(ip + 1), !(way & GUARD_GROUP) && !multicast6(&ip->daddr), 1);
+	guard_see_ours(p, c, ip->nexthdr, (void *)(ip + 1), !(way & GUARD_GROUP) && !multicast6(&ip->daddr), 1,
+		       way & GUARD_MAYBE);
 }
 
 static __always_inline void guard_see(const struct packet *p, struct guard_case *c, __u32 way)

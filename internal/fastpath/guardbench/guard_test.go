@@ -312,6 +312,62 @@ func TestSessionsAreThoseThatSocketsHold(t *testing.T) {
 	}
 }
 
+// TestWhatTheKernelMayTranslate is to an address of the router for reasons that leave open whether it is the
+// router's: only what a socket takes is, and what asks for an answer to a ping.
+func TestWhatTheKernelMayTranslate(t *testing.T) {
+	w := newWire(t, nil)
+	w.must(w.own(router4), w.own6(local))
+	lo, err := netlink.LinkByName("lo")
+	w.must(err, netlink.LinkSetUp(lo))
+	for _, at := range []struct{ stranger, router netip.Addr }{{stranger4, router4}, {stranger6, router6}} {
+		listener, err := net.Listen("tcp", net.JoinHostPort(at.router.String(), "0"))
+		w.must(err)
+		defer listener.Close()
+		server, err := net.ListenPacket("udp", net.JoinHostPort(at.router.String(), "0"))
+		w.must(err)
+		defer server.Close()
+		open, openUDP := uint16(listener.Addr().(*net.TCPAddr).Port), uint16(server.LocalAddr().(*net.UDPAddr).Port)
+		ping, pong := uint8(packet.ICMPEcho), uint8(packet.ICMPEchoReply)
+		icmp := func(kind uint8) []byte {
+			return ip(routerMAC, at.stranger, at.router, packet.ProtoICMP, packet.ICMP{Type: kind}.Append(nil, at.stranger, at.router, make([]byte, 18)))
+		}
+		if at.router.Is6() {
+			ping, pong = packet.ICMPv6Echo, packet.ICMPv6EchoReply
+			icmp = func(kind uint8) []byte { return icmp6(routerMAC, at.stranger, at.router, kind) }
+		}
+		for _, r := range []struct {
+			reason guardbenchReason
+			base   guard.Class
+		}{{guardbenchReasonREASON_BEGINNING, guard.Beginning}, {guardbenchReasonREASON_FIREWALL, guard.Kernel}} {
+			for _, c := range []struct {
+				name  string
+				frame []byte
+				want  guard.Class
+			}{
+				{"SYN to a listener", tcp(at.stranger, at.router, 40000, open, packet.SYN), guard.TCP},
+				{"SYN to nobody", tcp(at.stranger, at.router, 40000, open^1, packet.SYN), r.base},
+				{"ACK", tcp(at.stranger, at.router, 40000, open, packet.ACK), r.base},
+				{"UDP to a socket", udp(at.stranger, at.router, 40000, openUDP), guard.UDP},
+				{"UDP to nobody", udp(at.stranger, at.router, 40000, openUDP^1), r.base},
+				{"ping", icmp(ping), guard.ICMP},
+				{"answer to a ping", icmp(pong), r.base},
+				{"GRE", ip(routerMAC, at.stranger, at.router, packet.ProtoGRE, make([]byte, 26)), r.base},
+			} {
+				if got := w.classOf(c.frame, r.reason); got != c.want {
+					t.Errorf("%v, %v: %s: %v, want %v", at.router, r.base, c.name, got, c.want)
+				}
+			}
+		}
+		known := guardbenchReasonREASON_CONNECTION
+		if got := w.classOf(udp(at.stranger, at.router, 40000, openUDP), known); got != guard.Kernel {
+			t.Errorf("%v: UDP that conntrack knows: %v, want %v", at.router, got, guard.Kernel)
+		}
+		if got := w.classOf(icmp(pong), known); got != guard.Beginning {
+			t.Errorf("%v: answer to a ping: %v, want %v", at.router, got, guard.Beginning)
+		}
+	}
+}
+
 // TestBudgets turns the clock by hand.
 func TestBudgets(t *testing.T) {
 	w := newWire(t, func(s *guard.Settings) {

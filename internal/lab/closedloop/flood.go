@@ -8,20 +8,23 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/lab"
 	"minne/internal/lab/traffic"
 )
 
 // A flood of beginnings (rDoS): every packet is one of a new connection, so whoever keeps
 // state has the most work with it. Beside it run connections that were there before.
 //
-// The flood has a processor of its own, and so has its part of the router: a port with a
-// receive queue for each processor spreads flows over them, as network cards do. So
+// The flood has a processor of its own, and so has its part of the router: the ports have two
+// queues in each direction, one for each processor, as network cards have. So
 // what is seen is whether the flood takes the established connections' entries, locks or
 // memory away, not whether one queue holds more than fits.
+const floodQueues = 2
 
 // Flooded is what became of established connections beside a flood.
 type Flooded struct {
@@ -84,17 +87,39 @@ func (t *Translators) beside(ctx context.Context, o traffic.Order, load, flood *
 	return trial.Lost, trial.Sent.Frames, err
 }
 
-// flood sends until ctx ends, on the first processor; connections are sent on the last.
+// spread has each processor send by a queue of its own through a port, as drivers of network cards do. The kernel would else
+// choose queues by hashes, and what it forwards of the flood would fill the ring of the sink's other queue.
+func spread(ctx context.Context, node *lab.Running, port string) error {
+	var script strings.Builder
+	script.WriteString("mount -t sysfs sysfs /sys")
+	for queue := range floodQueues {
+		words := make([]string, (runtime.NumCPU()+31)/32) // the highest first
+		for i := range words {
+			mask := uint32(0)
+			for cpu := 32 * i; cpu < min(32*i+32, runtime.NumCPU()); cpu++ {
+				if cpu%floodQueues == queue {
+					mask |= 1 << (cpu % 32)
+				}
+			}
+			words[len(words)-1-i] = fmt.Sprintf("%08x", mask)
+		}
+		fmt.Fprintf(&script, " && echo %s > /sys/class/net/%s/queues/tx-%d/xps_cpus", strings.Join(words, ","), port, queue)
+	}
+	_, err := node.Run(ctx, "unshare", "--mount", "sh", "-c", script.String()) // sysfs shows the namespace of whoever mounts it
+	return err
+}
+
+// flood sends until ctx ends, on the last processor but one; connections are sent on the last.
 func (t *Translators) flood(ctx context.Context, load *Load, f *Flooded) error {
 	o := traffic.Order{Routes: map[uint8]traffic.Route{}}
 	for id := range load.streams {
 		o.Routes[id] = t.Fast.route
 	}
 	return t.lab.Node(generatorNode).Do(func() error {
-		var first unix.CPUSet
-		first.Set(0)
-		if err := unix.SchedSetaffinity(0, &first); err != nil {
-			return fmt.Errorf("pin the flood to CPU 0: %w", err)
+		var one unix.CPUSet
+		one.Set(t.cpu - 1)
+		if err := unix.SchedSetaffinity(0, &one); err != nil {
+			return fmt.Errorf("pin the flood to CPU %d: %w", t.cpu-1, err)
 		}
 		if err := unix.Setpriority(unix.PRIO_PROCESS, 0, highest); err != nil {
 			return fmt.Errorf("raise the flood's priority: %w", err)

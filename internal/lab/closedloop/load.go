@@ -24,6 +24,7 @@ type Load struct {
 	packets   int           // of its lap
 	streams   map[uint8]int // frame bytes of each without FCS; 0 is any
 	offset    int           // walks on through the lap from trial to trial
+	ahead     int           // so many frames at least go ahead of a trial: what the device knows of all of them is in its caches
 	unit      int           // a trial has a multiple of so many frames; 0 is 1
 	recorded  bool          // frames of a capture, which carry no stamps: they are counted, not looked at
 }

@@ -73,7 +73,7 @@ func NewTranslators(ctx context.Context, means device.Means) (*Translators, erro
 		topology.Nodes = append(topology.Nodes, lab.Node{Name: name})
 		for _, port := range []string{device.In, device.Out} {
 			topology.Links = append(topology.Links, lab.Link{
-				A: lab.Port{Node: generatorNode, Name: name + "-" + port, Silent: true}, B: lab.Port{Node: name, Name: port}, Queues: runtime.NumCPU(),
+				A: lab.Port{Node: generatorNode, Name: name + "-" + port, Silent: true}, B: lab.Port{Node: name, Name: port}, Queues: floodQueues,
 			})
 		}
 	}
@@ -132,6 +132,9 @@ func (t *Translators) router(ctx context.Context, means device.Means, p Place) (
 			return nil, err
 		}
 		if err := tester.Do(func() error { return t.sink.Attach(index[i]) }); err != nil {
+			return nil, err
+		}
+		if err := spread(ctx, node, port); err != nil {
 			return nil, err
 		}
 	}
@@ -243,8 +246,12 @@ func (r *Translator) both(n int) (*Load, error) {
 	}
 	size := traffic.MinFrame4 + 4
 	subject := result.Subject{Traffic: fmt.Sprintf("%d flows, both ways", n), FrameSize: size, MeanSize: float64(size)}
-	return r.rig.newLoad(subject, traffic.Lap{Packets: len(lap), Packet: func(i int) traffic.Packet { return lap[i] }},
+	load, err := r.rig.newLoad(subject, traffic.Lap{Packets: len(lap), Packet: func(i int) traffic.Packet { return lap[i] }},
 		map[uint8]int{stream4: traffic.MinFrame4, streamReply: traffic.MinFrame4})
+	if err == nil {
+		load.ahead = len(lap) // the other router's connections have just been through the caches
+	}
+	return load, err
 }
 
 // kept counts the UDP connections that the router's conntrack keeps.

@@ -131,7 +131,7 @@ func (s *measured) rightForwarder(kernel, packets uint64) error {
 
 // try returns the ns per frame of a trial that counts.
 func (s *measured) try(ctx context.Context, r *rounds) (float64, error) {
-	ahead, err := s.Try(ctx, s.Load, s.frames/again, 0)
+	ahead, err := s.Try(ctx, s.Load, max(s.frames/again, s.Load.ahead), 0)
 	if err != nil {
 		return 0, err
 	}

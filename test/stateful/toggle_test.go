@@ -18,7 +18,7 @@ import (
 // fast path goes and comes twenty times.
 func TestToggle(t *testing.T) {
 	n := newNetwork(t)
-	least := 200 << 20
+	least := 64 << 20 // bytes of each
 	if long {
 		least = 1 << 30
 	}
@@ -35,7 +35,7 @@ func TestToggle(t *testing.T) {
 		received := receive(to.host.listen(address))
 		c := n.client.dial("tcp", address).(*net.TCPConn)
 		transfers.Go(func() {
-			sent, err := send(c, least/4, toggled)
+			sent, err := send(c, least, toggled)
 			if err != nil {
 				t.Errorf("%s: %v", to.name, err)
 				return

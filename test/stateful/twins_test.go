@@ -172,6 +172,12 @@ func newBed(t *testing.T, fastPath string) *bed {
 		b.ip(fmt.Sprintf("link add %s index %d address %s type veth peer name w%d index %d netns %s", name, i+10, portMAC(i), i, firstFar+i, b.far.path()))
 		b.far.ip(fmt.Sprintf("link set w%d up", i))
 	}
+	// No connection ends by time in one of the routers and not yet in the other.
+	for _, name := range []string{"udp_timeout", "udp_timeout_stream", "icmp_timeout", "icmpv6_timeout", "generic_timeout",
+		"tcp_timeout_syn_sent", "tcp_timeout_syn_recv", "tcp_timeout_fin_wait", "tcp_timeout_close_wait", "tcp_timeout_last_ack",
+		"tcp_timeout_time_wait", "tcp_timeout_close", "tcp_timeout_max_retrans", "tcp_timeout_unacknowledged"} {
+		b.sysctl("net/netfilter/nf_conntrack_"+name, "3600")
+	}
 	b.passAll()
 	b.apply(fmt.Sprintf(twinConfig, fastPath))
 	for _, m := range machines {
@@ -378,7 +384,7 @@ func normalise(f *frame) bool {
 			return false // IGMP
 		}
 		// The kernel gives its errors a precedence of their own; their source may be translated.
-		made := ip[1] == 0xc0 || slices.Contains(own4[:], netip.AddrFrom4([4]byte(ip[12:16])))
+		made := ip[1]&0xe0 == 0xc0 || slices.Contains(own4[:], netip.AddrFrom4([4]byte(ip[12:16])))
 		header := int(ip[0]&0xf) * 4
 		if ip[9] != packet.ProtoICMP || !made || len(ip) < header+2 {
 			return true

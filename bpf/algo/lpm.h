@@ -26,6 +26,21 @@
 #define ALGO_LPM_PLACE(desc) ((desc) & 0x9fffffffU)
 #define ALGO_LPM_WIDE 0x80000000U
 
+/* algo_lpm_ones counts the bits of two words, at once where registers are wide enough. */
+ALGO_INLINE algo_u32 algo_lpm_ones(algo_u32 a, algo_u32 b)
+{
+#if defined(__bpf__) || __SIZEOF_LONG__ == 8
+	algo_u64 v = (algo_u64)a << 32 | b;
+
+	v = v - (v >> 1 & 0x5555555555555555U);
+	v = (v & 0x3333333333333333U) + (v >> 2 & 0x3333333333333333U);
+	v = (v + (v >> 4)) & 0x0f0f0f0f0f0f0f0fU;
+	return (algo_u32)(v * 0x0101010101010101U >> 56);
+#else
+	return algo_ones(a) + algo_ones(b);
+#endif
+}
+
 /* algo_lpm_result is a next hop by its number. */
 ALGO_INLINE algo_u32 algo_lpm_result(struct algo_table t, algo_u32 number)
 {

@@ -30,19 +30,6 @@
 #define ALGO_SST4_STEPS (32 - ALGO_LPM_ROOT_BITS + 1)
 #define ALGO_SST6_STEPS (128 - ALGO_LPM_ROOT_BITS + 1)
 
-/* algo_sst_ones counts bits of a shape. */
-ALGO_INLINE algo_u32 algo_sst_ones(algo_u64 v)
-{
-#if defined(__bpf__) || __SIZEOF_LONG__ == 8
-	v = v - (v >> 1 & 0x5555555555555555U);
-	v = (v & 0x3333333333333333U) + (v >> 2 & 0x3333333333333333U);
-	v = (v + (v >> 4)) & 0x0f0f0f0f0f0f0f0fU;
-	return (algo_u32)(v * 0x0101010101010101U >> 56);
-#else
-	return algo_ones((algo_u32)v) + algo_ones((algo_u32)(v >> 32));
-#endif
-}
-
 /* algo_sst_walk is the next hop of an address in two halves, left-aligned, in at most so many steps. */
 ALGO_INLINE algo_u32 algo_sst_walk(struct algo_table t, algo_u64 hi, algo_u64 lo, int steps, algo_u32 *visits)
 {
@@ -63,7 +50,7 @@ ALGO_INLINE algo_u32 algo_sst_walk(struct algo_table t, algo_u64 hi, algo_u64 lo
 	for (int i = 0; i < steps; i++) {
 		algo_u32 place = number << 1 | (algo_u32)(hi >> 63);
 		algo_u64 upto = shape << ((63 - place) & 63);
-		algo_u32 ones = algo_sst_ones(upto);
+		algo_u32 ones = algo_lpm_ones((algo_u32)(upto >> 32), (algo_u32)upto);
 
 		hi = hi << 1 | lo >> 63;
 		lo <<= 1;

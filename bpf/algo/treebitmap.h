@@ -5,11 +5,10 @@
  * W. Eatherton, G. Varghese, Z. Dittia: Tree Bitmap: Hardware/Software IP Lookups with
  * Incremental Updates. ACM CCR 34(2), 2004.
  *
- * Below the root (lpm.h), a node says by one
- * bitmap which prefixes end in it (internal: 63 bits, of lengths 0 to 5) and by another
- * which of 64 children it has (external); children and next hops of a node lie in
- * a row, so ones before a bit count which one it is. 13 + 6 and + 12 put the ends of
- * /18, /24, /30, /36, /42 and /48 on the last line of a node. As kept here:
+ * Below the root (lpm.h), a node says by one bitmap which prefixes end in it (internal: 63 bits, of
+ * lengths 0 to 5) and by another which of 64 children it has (external). Children and next hops of a
+ * node lie in a row, so the ones before a bit count which one is meant. Behind a root of 13 bits,
+ * prefixes of 18, 24, 30, 36, 42 and 48 bits are the longest ones of their nodes. As kept here:
  *
  *   - Most nodes have no children and are kept apart, in 3 words instead of 9 (the paper's end
  *     nodes); a node has one external bitmap for each kind of child.
@@ -55,13 +54,14 @@ ALGO_INLINE algo_u32 algo_tbm_internal(struct algo_table t, algo_u32 at, algo_u3
 	found &= others;
 	bit = (bit & ~shorter) - 1; /* all ones when shorter */
 	found = ((found & -found) - 1) & shorter;
-	return algo_lpm_result(t, first + algo_ones(longest & bit) + algo_ones(others & found));
+	return algo_lpm_result(t, first + algo_lpm_ones(longest & bit, others & found));
 }
 
-/* algo_tbm_before counts the children before one in a bitmap; whether it is in the upper word. */
+/* algo_tbm_before counts the children before one in a bitmap: its bit in its word, which is the lower one, or
+ * the upper one when upper is 1. */
 ALGO_INLINE algo_u32 algo_tbm_before(algo_u32 lower, algo_u32 word, algo_u32 upper, algo_u32 bit)
 {
-	return algo_ones(word & (bit - 1)) + algo_ones(lower & (0 - upper));
+	return algo_lpm_ones(word & (bit - 1), lower & (0 - upper));
 }
 
 /* algo_tbm_step goes from an inner node to the child for a path. It returns the place of an inner node, or 0 when

@@ -2,13 +2,12 @@
 //
 // What the firewall says of a packet.
 //
-// First its flow (find_flow): a packet of an established connection passes as conntrack
-// lets it pass, with the translation that the connection has. This is before the
-// route is looked up, because a translation may change the destination. Then, when both
-// interfaces are known (judge), the way from zone to zone: a connection passes where state
-// is kept; what belongs to none is dropped here when a rule drops it silently, and else is the
-// kernel's, which makes a connection of it. Where no state is kept, the rules decide
-// each packet alone.
+// When both interfaces are known, judge() looks at the way from zone to zone. Where state is kept, a
+// packet of an established connection passes as conntrack lets it pass, with the translation
+// that the connection has (find_flow); what belongs to none is dropped here when a rule
+// drops it silently, and else is the kernel's, which makes a connection of it. Where no state is
+// kept, the rules decide each packet alone. With translations, flows are looked for
+// earlier, before the route: they may change the destination.
 #ifndef MINNE_JUDGE_H
 #define MINNE_JUDGE_H
 
@@ -118,10 +117,8 @@ static __always_inline enum reason find_flow(struct packet *p, struct way *w, st
 	struct connection *n;
 	__u32 zero = 0;
 
-	if (!(p->policy & POLICY_STATEFUL))
-		return REASON_NONE;
 	if (!has_flows(p)) // conntrack tells of TCP and UDP only
-		return p->policy & POLICY_TRANSLATES ? REASON_CONNECTION : REASON_NONE;
+		return REASON_CONNECTION;
 	n = bpf_map_lookup_elem(&connections, &zero);
 	if (!n)
 		return REASON_CONNECTION;
@@ -139,6 +136,13 @@ static __always_inline enum reason find_flow(struct packet *p, struct way *w, st
 	else
 		__builtin_memcpy(p->dst, n->to.dst, sizeof(p->dst));
 	return REASON_NONE;
+}
+
+// Where connections may be translated, a packet's is looked for before its route: a translation may
+// change the destination. Else only where the way turns out to keep state (judge).
+static __always_inline enum reason early_flow(struct packet *p, struct way *w, struct control *c, __u32 ipv6)
+{
+	return p->policy & POLICY_TRANSLATES ? find_flow(p, w, c, ipv6) : REASON_NONE;
 }
 
 // The classifier's verdict on a packet.
@@ -185,7 +189,7 @@ static __always_inline enum reason routed(struct packet *p, enum reason why)
 	return why == REASON_BLACKHOLE && p->policy & POLICY_TRANSLATES ? REASON_CONNECTION : why;
 }
 
-static __always_inline enum reason judge(struct packet *p, struct way *w, __u32 ipv6)
+static __always_inline enum reason judge(struct packet *p, struct way *w, struct control *c, __u32 ipv6)
 {
 	__u32 leaves = w->adj->interface, buffer = p->policy & POLICY_BUFFER;
 	struct interface *out;
@@ -207,9 +211,11 @@ static __always_inline enum reason judge(struct packet *p, struct way *w, __u32 
 		if (w->connection && w->connection->translated)
 			return REASON_CONNECTION;
 	} else {
+		if (!w->connection)
+			STAGE(find_flow(p, w, c, ipv6));
 		if (w->connection && w->connection->number)
 			return REASON_NONE;
-		if (!has_flows(p) || (w->connection && w->connection->known))
+		if (w->connection && w->connection->known)
 			return REASON_CONNECTION;
 	}
 

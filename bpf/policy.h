@@ -23,7 +23,6 @@ enum policy_flags {
 	POLICY_BUFFER = 1,      // which of the two
 	POLICY_ON = 2,
 	POLICY_KERNEL = 4,      // the kernel judges everything
-	POLICY_STATEFUL = 8,    // packets may be of connections that conntrack knows
 	POLICY_BEGINNINGS = 16, // what belongs to no known connection is the kernel's
 	POLICY_TRANSLATES = 32, // connections may be translated
 	POLICY_MSS = 64,        // the kernel lowers the segment size of SYNs

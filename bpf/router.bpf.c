@@ -28,12 +28,12 @@ static __always_inline enum reason decide4(struct packet *p, struct way *w, stru
 	PASS(SANITY, sane_ipv4(p));
 	PASS(OURS, ours_ipv4(p));
 	PASS(TRANSPORT, transport4(p, c));
-	PASS(FLOW, find_flow(p, w, c, 0));
+	PASS(FLOW, early_flow(p, w, c, 0));
 	PASS(ROUTE, routed(p, find_route4(p, w)));
 	PASS(SOURCE, check_source4(p));
 	PASS(NEIGHBOUR, find_adjacency4(p, w, c));
 	PASS(FITS, fits(p, w, w->adj->mtu4, p->in->flags & IF_REDIRECTS4));
-	PASS(JUDGE, judge(p, w, 0));
+	PASS(JUDGE, judge(p, w, c, 0));
 	PASS(FRESH, refresh(w));
 	return REASON_NONE;
 }
@@ -44,12 +44,12 @@ static __always_inline enum reason decide6(struct packet *p, struct way *w, stru
 	PASS(SANITY, sane_ipv6(p));
 	PASS(OURS, ours_ipv6(p));
 	PASS(TRANSPORT, transport6(p, c));
-	PASS(FLOW, find_flow(p, w, c, 1));
+	PASS(FLOW, early_flow(p, w, c, 1));
 	PASS(ROUTE, routed(p, find_route6(p, w)));
 	PASS(SOURCE, check_source6(p));
 	PASS(NEIGHBOUR, find_adjacency6(p, w, c));
 	PASS(FITS, fits(p, w, w->adj->mtu6, 1));
-	PASS(JUDGE, judge(p, w, 1));
+	PASS(JUDGE, judge(p, w, c, 1));
 	PASS(FRESH, refresh(w));
 	return REASON_NONE;
 }

@@ -27,7 +27,6 @@ const (
 	policyBuffer     = 1
 	policyOn         = 2
 	policyKernel     = 4
-	policyStateful   = 8
 	policyBeginnings = 16
 	policyTranslates = 32
 	policyMSS        = 64
@@ -210,7 +209,7 @@ func (w *firewall) flags() uint32 {
 		is   bool
 		flag uint32
 	}{
-		{w.policy.Stateful, policyStateful}, {w.policy.Beginnings, policyBeginnings}, {w.policy.MSSClamp, policyMSS},
+		{w.policy.Beginnings, policyBeginnings}, {w.policy.MSSClamp, policyMSS},
 		{w.policy.Translates, policyTranslates},
 	} {
 		if f.is {

@@ -33,8 +33,8 @@ func (j *journey) connection() string {
 	switch {
 	case p == nil:
 		return ""
-	case !p.Stateful:
-		return "no state is kept"
+	case !p.Translates:
+		return "" // looked for when the way is known
 	case j.verdict.trace.Flow == 0:
 		return "of no connection that is known"
 	}

@@ -3,14 +3,10 @@
 package lpm
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
 
@@ -31,117 +27,43 @@ var structures = []structure{
 	{"sst", ShapeShifting},
 }
 
-// native compiles testdata/search.c once for each set of flags.
-var native = struct {
-	sync.Mutex
-	programs map[string]string
-}{programs: map[string]string{}}
-
-// compiler is the first C compiler that there is.
-func compiler(t *testing.T) string {
-	t.Helper()
-	for _, name := range []string{"clang-19", "clang", "gcc", "cc"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
+// free are the bits of an address that a prefix leaves open.
+func free(p netip.Prefix) Key {
+	open := Key{^uint64(0), ^uint64(0)}
+	if p.Addr().Is4() {
+		open = Key{Hi: 0xffffffff << 32}
 	}
-	t.Fatal("no C compiler found: looked for clang-19, clang, gcc and cc; ./dev test installs one")
-	return ""
+	if n := p.Bits(); n > 64 {
+		return Key{Lo: open.Lo & (^uint64(0) >> (n - 64))}
+	}
+	open.Hi &= ^uint64(0) >> p.Bits()
+	return open
 }
 
-// searcher is the C program, compiled with these flags.
-func searcher(t *testing.T, flags ...string) string {
-	t.Helper()
-	native.Lock()
-	defer native.Unlock()
-	name := fmt.Sprint(flags)
-	if native.programs[name] == "" {
-		out := filepath.Join(scratch, fmt.Sprintf("search%d", len(native.programs)))
-		args := append([]string{"-std=gnu99", "-Wall", "-Wextra", "-Werror", "-I../../../bpf/algo", "-o", out, "testdata/search.c"}, flags...)
-		if said, err := exec.Command(compiler(t), args...).CombinedOutput(); err != nil {
-			t.Fatalf("compile testdata/search.c: %v\n%s", err, said)
-		}
-		native.programs[name] = out
-	}
-	return native.programs[name]
-}
-
-// scratch holds the compiled programs until all tests have ended.
-var scratch string
-
-func TestMain(m *testing.M) {
-	var err error
-	if scratch, err = os.MkdirTemp("", "lpm"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(scratch)
-	os.Exit(code)
-}
-
-// search looks keys up by the C program; it also tells nodes looked at and ns per lookup.
-func search(t *testing.T, program, how string, words []uint32, keys []Key) (answers []uint32, visits, ns float64) {
-	t.Helper()
-	dir := t.TempDir()
-	img, list := filepath.Join(dir, "image"), filepath.Join(dir, "keys")
-	raw := make([]byte, 0, 16*len(keys))
-	for _, k := range keys {
-		raw = binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(raw, k.Hi), k.Lo)
-	}
-	table := make([]byte, 0, 4*len(words))
-	for _, w := range words {
-		table = binary.NativeEndian.AppendUint32(table, w)
-	}
-	for name, data := range map[string][]byte{img: table, list: raw} {
-		if err := os.WriteFile(name, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var out, said bytes.Buffer
-	c := exec.Command(program, how, img, list)
-	c.Stdout, c.Stderr = &out, &said
-	if err := c.Run(); err != nil {
-		t.Fatalf("%s %s: %v\n%s", program, how, err, &said)
-	}
-	if _, err := fmt.Sscan(said.String(), &visits, &ns); err != nil {
-		t.Fatalf("%s: it said %q", how, &said)
-	}
-	answers = make([]uint32, len(keys))
-	if _, err := binary.Decode(out.Bytes(), binary.NativeEndian, answers); err != nil {
-		t.Fatal(err)
-	}
-	return answers, visits, ns
+// inside is a random address of a prefix.
+func inside(p netip.Prefix, rng *rand.Rand) Key {
+	k, open := KeyOf(p.Addr()), free(p)
+	return Key{k.Hi | rng.Uint64()&open.Hi, k.Lo | rng.Uint64()&open.Lo}
 }
 
 // somewhere makes keys: random ones, and ones inside prefixes, at their edges and just outside.
 func somewhere(f Family, routes []Route, n int, rng *rand.Rand) []Key {
 	keys := make([]Key, n)
 	for i := range keys {
-		r := Key{rng.Uint64(), rng.Uint64()}
-		p := routes[rng.IntN(len(routes))].Prefix
-		e := entry{Key: KeyOf(p.Addr()), bits: int32(p.Bits())}
-		free := Key{^uint64(0), ^uint64(0)}
-		if e.bits <= 64 {
-			free.Hi >>= e.bits
-		} else {
-			free = Key{0, free.Lo >> (e.bits - 64)}
+		p := netip.PrefixFrom(Key{}.Address(f), 0)
+		if len(routes) > 0 && i%5 != 0 {
+			p = routes[rng.IntN(len(routes))].Prefix
 		}
-		behind, _ := e.behind()
+		first, open := KeyOf(p.Masked().Addr()), free(p)
 		switch i % 5 {
-		case 0:
-			keys[i] = r
-		case 1:
-			keys[i] = Key{e.Hi | r.Hi&free.Hi, e.Lo | r.Lo&free.Lo}
+		case 0, 1:
+			keys[i] = inside(p.Masked(), rng)
 		case 2:
-			keys[i] = e.Key
+			keys[i] = first
 		case 3:
-			keys[i] = Key{e.Hi | free.Hi, e.Lo | free.Lo}
+			keys[i] = Key{first.Hi | open.Hi, first.Lo | open.Lo}
 		case 4:
-			keys[i] = behind
-		}
-		if f == IPv4 {
-			keys[i] = Key{Hi: keys[i].Hi &^ (1<<32 - 1)}
+			keys[i], _ = entry{Key: first, bits: int32(p.Bits())}.behind()
 		}
 	}
 	return keys
@@ -161,49 +83,110 @@ var internet = sync.OnceValues(func() (map[Family][]netip.Prefix, error) {
 	return map[Family][]netip.Prefix{IPv4: v4, IPv6: v6}, err
 })
 
-// agree compares the C program's answers with another implementation's.
-func agree(t *testing.T, s structure, f Family, routes []Route, keys []Key, flags ...string) (visits, ns float64) {
+// bed is a table in all its forms, to compare.
+type bed struct {
+	*testing.T
+	f         Family
+	routes    []Route
+	judge     *bart.Fast[uint32]
+	reference *Reference
+	images    map[string]*image.Image // by structure
+}
+
+func newBed(t *testing.T, f Family, routes []Route) *bed {
 	t.Helper()
-	m, err := s.build(f, routes)
-	if err != nil {
+	b := &bed{T: t, f: f, routes: routes, judge: new(bart.Fast[uint32]), images: map[string]*image.Image{}}
+	for _, r := range routes {
+		b.judge.Insert(r.Prefix, r.NextHop)
+	}
+	var err error
+	if b.reference, err = NewReference(f, routes); err != nil {
 		t.Fatal(err)
 	}
-	answers, visits, ns := search(t, searcher(t, flags...), fmt.Sprintf("%s%d", s.name, f), m.Words, keys)
-	judge := new(bart.Fast[uint32])
-	for _, r := range routes {
-		judge.Insert(r.Prefix, r.NextHop)
-	}
-	for i, k := range keys {
-		want, _ := judge.Lookup(k.Address(f))
-		if answers[i] != want {
-			t.Fatalf("%v: the lookup says %d, bart %d", k.Address(f), answers[i], want)
+	for _, s := range structures {
+		if b.images[s.name], err = s.build(f, routes); err != nil {
+			t.Fatal(err)
 		}
 	}
-	t.Logf("%d bytes used, %.2f nodes, %.1f ns", 4*m.Words[4], visits, ns)
-	return visits, ns
+	return b
 }
 
-// lookups is how many keys of a full table are compared.
-func lookups() int {
-	if os.Getenv("MINNE_TEST_LONG") != "" {
-		return 10_000_000
+// agree compares the answers of the C program, compiled with these flags, and of the reference with bart's.
+// It returns the nodes that a lookup looks at, by structure.
+func (b *bed) agree(keys []Key, flags ...string) map[string]float64 {
+	b.Helper()
+	want := make([]uint32, len(keys))
+	for i, k := range keys {
+		want[i], _ = b.judge.Lookup(k.Address(b.f))
+		if got := b.reference.Lookup(k); got != want[i] {
+			b.Fatalf("%v: the reference says %d, bart %d", k.Address(b.f), got, want[i])
+		}
 	}
-	return 1_000_000
+	visits := map[string]float64{}
+	for name, m := range b.images {
+		answers, v, _ := search(b.T, searcher(b.T, flags...), fmt.Sprintf("%s%d", name, b.f), m.Words, keys)
+		visits[name] = v
+		for i, k := range keys {
+			if answers[i] != want[i] {
+				b.Fatalf("%v: %s says %d, bart %d", k.Address(b.f), name, answers[i], want[i])
+			}
+		}
+	}
+	return visits
 }
 
+// used is the memory of a structure's image that means something, in bytes.
+func (b *bed) used(name string) int { return 4 * int(b.images[name].Words[4]) }
+
+// million is how many keys are compared at a time.
+const million = 1_000_000
+
+// TestFullTable compares a million answers of each structure and family with another implementation's, ten
+// million when MINNE_TEST_LONG is set.
 func TestFullTable(t *testing.T) {
+	batches := 1
+	if os.Getenv("MINNE_TEST_LONG") != "" {
+		batches = 10
+	}
 	tables, err := internet()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range structures {
-		for _, f := range []Family{IPv4, IPv6} {
-			t.Run(fmt.Sprintf("%s%d", s.name, f), func(t *testing.T) {
-				rng := rand.New(rand.NewPCG(1, uint64(f)))
-				routes := withHops(tables[f], 64, rng)
-				agree(t, s, f, routes, somewhere(f, routes, lookups(), rng), "-O2")
-			})
-		}
+	for _, f := range []Family{IPv4, IPv6} {
+		t.Run(fmt.Sprintf("IPv%d", f), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(1, uint64(f)))
+			b := newBed(t, f, withHops(tables[f], 64, rng))
+			for range batches {
+				b.agree(somewhere(f, b.routes, million, rng), "-O2")
+			}
+		})
+	}
+}
+
+// TestBars holds the structures to what docs/design/lpm.md promises of the full tables.
+func TestBars(t *testing.T) {
+	tables, err := internet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(20, 1))
+	b4 := newBed(t, IPv4, withHops(tables[IPv4], 64, rng))
+	b6 := newBed(t, IPv6, withHops(tables[IPv6], 64, rng))
+	if used := b4.used("tbm"); used > 4_000_000 {
+		t.Errorf("tree bitmap, IPv4: %d bytes, expected at most 4 MB", used)
+	}
+	keys := make([]Key, 100_000)
+	for i := range keys {
+		keys[i] = inside(b6.routes[rng.IntN(len(b6.routes))].Prefix, rng)
+	}
+	visits := b6.agree(keys, "-O2")
+	t.Logf("IPv6, inside the table's prefixes: nodes %v, bytes sst %d tbm %d", visits, b6.used("sst"), b6.used("tbm"))
+	t.Logf("IPv4: bytes sst %d tbm %d", b4.used("sst"), b4.used("tbm"))
+	if visits["sst"] > 7 {
+		t.Errorf("shape-shifting trie, IPv6: %.2f nodes for a lookup, expected at most 7", visits["sst"])
+	}
+	if b6.used("sst") >= b6.used("tbm") {
+		t.Errorf("shape-shifting trie, IPv6: %d bytes, expected fewer than tree bitmap's %d", b6.used("sst"), b6.used("tbm"))
 	}
 }
 

@@ -90,12 +90,13 @@ func compareEntries(a, b entry) int {
 // entries are the routes of a family in order, a prefix before the longer ones inside it. Of equal prefixes
 // the last one counts. A route that leads where the route around it leads is left out: it decides nothing.
 func entries(f Family, routes []Route) ([]entry, error) {
+	if f != IPv4 && f != IPv6 {
+		return nil, fmt.Errorf("family %d: expected 4 or 6", f)
+	}
 	all := make([]entry, 0, len(routes))
 	for i, r := range routes {
 		p := r.Prefix
 		switch {
-		case f != IPv4 && f != IPv6:
-			return nil, fmt.Errorf("family %d: expected 4 or 6", f)
 		case !p.IsValid():
 			return nil, fmt.Errorf("route %d: its prefix is not valid", i+1)
 		case p.Addr().Is4() != (f == IPv4):

@@ -2,10 +2,11 @@
  *
  * Looks addresses up in a table image, for the tests of internal/algo/lpm.
  *
- *	search tbm4|tbm6|sst4|sst6 IMAGE KEYS
+ *	search tbm4|tbm6|sst4|sst6 IMAGE KEYS [TIMES]
  *
  * IMAGE and KEYS are in the CPU's byte order; a key is two 64-bit halves of an address. What
  * was found goes to standard output, 32 bits each; nodes looked at and ns per lookup, as text, to standard error.
+ * TIMES: so often some words of the image are changed and all keys are looked up in what it has become.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,6 +69,29 @@ static void search(const char *how, struct algo_table t, const struct key *k, si
 		exit(2);
 }
 
+/* spoil looks keys up in an image that becomes more and more nonsense. */
+static void spoil(const char *how, struct algo_table t, const struct key *keys, size_t n, algo_u32 *answers, int times)
+{
+	algo_u32 *words = (algo_u32 *)t.words, visits = 0;
+	algo_u64 random = 0x9e3779b97f4a7c15ULL;
+
+	while (times-- > 0) {
+		for (int i = 0; i < 1 + times % 20; i++) {
+			algo_u32 at;
+
+			random ^= random << 13;
+			random ^= random >> 7;
+			random ^= random << 17;
+			at = (algo_u32)(random >> 40) & t.mask;
+			if (random & 1)
+				words[at] = (algo_u32)random;
+			else
+				words[at] ^= (algo_u32)1 << (random >> 35 & 31);
+		}
+		search(how, t, keys, n, answers, times & 1 ? &visits : 0);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	size_t image_size, keys_size, n;
@@ -77,7 +101,7 @@ int main(int argc, char **argv)
 	algo_u32 *answers, *again, visits = 0;
 	double ns;
 
-	if (argc != 4)
+	if (argc < 4)
 		return 2;
 	t.words = read_all(argv[2], &image_size);
 	t.mask = (algo_u32)(image_size / 4 - 1);
@@ -97,6 +121,8 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	fprintf(stderr, "%.3f %.2f\n", (double)visits / (double)n, ns / (double)n);
+	if (argc > 4)
+		spoil(argv[1], t, keys, n, answers, atoi(argv[4]));
 	if (fwrite(answers, 4, n, stdout) != n)
 		return 1;
 	free((void *)t.words);

@@ -175,7 +175,7 @@ func (p *regexParser) class() (byteSet, error) {
 func (p *regexParser) member() (set byteSet, one bool, err error) {
 	c := p.text[p.at]
 	if p.next("[:") {
-		if n := strings.Index(p.text[p.at:p.end], ":]"); n > 0 {
+		if n := strings.Index(p.text[p.at:p.end], ":]"); n > 1 {
 			name := p.text[p.at+2 : p.at+n]
 			s, ok := posix[strings.TrimPrefix(name, "^")]
 			if !ok {

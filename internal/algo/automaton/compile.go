@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package automaton
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"minne/internal/algo/image"
+)
+
+// Options say how patterns are compiled. Zero values mean the default ones.
+type Options struct {
+	// Hybrid builds a hybrid FA, which pays where .* and long counts make a DFA explode.
+	Hybrid bool
+	// States bounds a deterministic automaton; patterns that need more are spread over several, which are
+	// all run. 50,000 by default.
+	States int
+	// Memory bounds the table of one deterministic automaton while it is built, in bytes. 256 MiB by default.
+	Memory int
+	// Groups bounds the automata that all are run for each byte. 64 by default, and at most.
+	Groups int
+	// Defaults bounds the default transitions that are followed for a byte; 4 by default, at most 8. Below 0: none.
+	Defaults int
+	// Rows are the states, nearest to the start first, that keep all transitions; 64 of each automaton by default, none below 0.
+	Rows int
+}
+
+// The lookup's own bounds: D2FA_ of bpf/algo/d2fa.h.
+const (
+	maxGroups   = 64
+	maxDefaults = 8
+)
+
+func (o Options) withDefaults() (Options, error) {
+	set := func(v *int, otherwise int) {
+		if *v == 0 {
+			*v = otherwise
+		}
+		*v = max(*v, 0)
+	}
+	set(&o.States, 50_000)
+	set(&o.Memory, 256<<20)
+	set(&o.Groups, maxGroups)
+	set(&o.Defaults, 4)
+	set(&o.Rows, 64)
+	if o.Groups > maxGroups || o.Defaults > maxDefaults {
+		return o, fmt.Errorf("%d automata with %d defaults in a row: at most %d and %d", o.Groups, o.Defaults, maxGroups, maxDefaults)
+	}
+	return o, nil
+}
+
+// Stats tell how large an automaton is.
+type Stats struct {
+	Patterns       int `json:"patterns"`
+	Groups         int `json:"groups"`          // deterministic automata that all run
+	States         int `json:"states"`          // of them together
+	DFATransitions int `json:"dfa_transitions"` // that their DFAs have, over classes of bytes
+	Transitions    int `json:"transitions"`     // that are stored, defaults included
+	LongestDefault int `json:"longest_default"` // most defaults in a row
+	LongestReport  int `json:"longest_report"`  // most patterns that one state finds
+	Tails          int `json:"tails"`           // of a hybrid FA
+	ImageBytes     int `json:"image_bytes"`
+}
+
+// Automaton is a set of patterns, compiled.
+type Automaton struct {
+	image *image.Image
+	stats Stats
+}
+
+// Compile builds an automaton. A pattern that does not fit into the bounds is an error that names it.
+func Compile(patterns []Pattern, options Options) (*Automaton, error) {
+	o, err := options.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if len(patterns) == 0 {
+		return nil, errors.New("no patterns: expected at least one")
+	}
+	b := &builder{Options: o, patterns: patterns, stats: Stats{Patterns: len(patterns)}}
+	groups, err := b.deterministic(patterns)
+	if err != nil {
+		return nil, err
+	}
+	return b.writeD2FA(groups)
+}
+
+// builder compiles one set of patterns.
+type builder struct {
+	Options
+	patterns []Pattern
+	stats    Stats
+}
+
+// deterministic builds DFAs for all patterns. Byte strings are put together, since their automaton can't explode.
+func (b *builder) deterministic(patterns []Pattern) ([]*compressed, error) {
+	var literals, others []int32
+	for i, p := range patterns {
+		if p.Literal != nil {
+			literals = append(literals, int32(i))
+		} else {
+			others = append(others, int32(i))
+		}
+	}
+	var groups []*compressed
+	for _, ids := range [][]int32{literals, others} {
+		if len(ids) == 0 {
+			continue
+		}
+		more, err := b.split(ids)
+		if err != nil {
+			return nil, err
+		}
+		groups = append(groups, more...)
+	}
+	return groups, nil
+}
+
+// split builds one DFA of patterns, or, where it explodes, one of each half.
+func (b *builder) split(ids []int32) ([]*compressed, error) {
+	d, err := b.one(ids)
+	var explodes *ErrExplodes
+	switch {
+	case err == nil:
+		return []*compressed{d.compress(b.Defaults, b.Rows)}, nil
+	case !errors.As(err, &explodes):
+		return nil, err
+	case len(ids) == 1:
+		return nil, fmt.Errorf("pattern %d, %s: %w", ids[0], b.patterns[ids[0]].Text, err)
+	}
+	first, err := b.split(ids[:len(ids)/2])
+	if err != nil {
+		return nil, err
+	}
+	second, err := b.split(ids[len(ids)/2:])
+	if err != nil {
+		return nil, err
+	}
+	return append(first, second...), nil
+}
+
+// one builds the smallest DFA of patterns.
+func (b *builder) one(ids []int32) (*dfa, error) {
+	limit := bounds{b.States, b.Memory}
+	chosen := make([]Pattern, len(ids))
+	for i, id := range ids {
+		chosen[i] = b.patterns[id]
+	}
+	if !slices.ContainsFunc(chosen, func(p Pattern) bool { return p.Literal == nil }) {
+		return literalDFA(chosen, ids, limit)
+	}
+	roots := make([]node, len(ids))
+	for i, p := range chosen {
+		roots[i] = p.root
+	}
+	n := compileNFA(roots, ids, noBorders)
+	if wrong := n.behindAfterAhead(); wrong >= 0 {
+		return nil, fmt.Errorf(`pattern %d, %s: ^, \b or \B right behind $, \b or \B: not in the subset that is compiled`, wrong, b.patterns[wrong].Text)
+	}
+	d, err := determinize(n, limit)
+	if err != nil {
+		return nil, err
+	}
+	return d.minimised(), nil
+}
+
+func (b *builder) writeD2FA(groups []*compressed) (*Automaton, error) {
+	if len(groups) > b.Groups {
+		return nil, fmt.Errorf("%d patterns need %d automata of %d states, at most %d are run: expected fewer patterns with .* or counts, more states, or a hybrid FA",
+			len(b.patterns), len(groups), b.States, b.Groups)
+	}
+	m := image.New(image.D2FA)
+	table := m.Place(groupWords*len(groups), 1)
+	m.Words[headPatterns], m.Words[headGroups], m.Words[headTable] = uint32(len(b.patterns)), uint32(len(groups)), uint32(table)
+	for i, g := range groups {
+		b.count(g)
+		if err := g.write(m, table+groupWords*i, func(id int32) uint32 { return uint32(id) }); err != nil {
+			return nil, err
+		}
+	}
+	b.stats.Groups = len(groups)
+	return b.seal(m)
+}
+
+// count adds an automaton to the figures.
+func (b *builder) count(g *compressed) {
+	b.stats.States += g.states()
+	b.stats.DFATransitions += g.states() * g.classes
+	b.stats.Transitions += g.transitions()
+	b.stats.LongestDefault = max(b.stats.LongestDefault, g.longest())
+}
+
+func (b *builder) seal(m *image.Image) (*Automaton, error) {
+	m.Words[headDefaults] = uint32(b.stats.LongestDefault)
+	b.stats.LongestReport = int(m.Words[headReports])
+	if err := m.Seal(); err != nil {
+		return nil, err
+	}
+	b.stats.ImageBytes = 4 * len(m.Words)
+	return &Automaton{m, b.stats}, nil
+}
+
+// Image is the table that lookups read; it must not be changed.
+func (a *Automaton) Image() *image.Image { return a.image }
+
+// Stats tell how large it is.
+func (a *Automaton) Stats() Stats { return a.stats }

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package automaton
+
+// Default transitions: a spanning forest of maximum weight over the space-reduction graph, whose
+// edges are pairs of states weighted by the transitions that they share (Kumar et al. 2006, section 4).
+// A state's default is the next one on the way to its tree's root, the middle of the tree.
+// No tree is longer than twice the longest way of defaults, so that many are followed for a byte at most.
+//
+// The complete graph of thousands of states is too large. Only pairs that are likely to be
+// heavy are weighed: a state with the start; with those of the longest suffixes of what led to it, as in
+// Aho and Corasick's automaton; and with some of the states that agree with it in an eighth of the row.
+// Leaving out an edge can only cost memory.
+
+const (
+	suffixes   = 3 // of what led to a state that are weighed
+	rowParts   = 8
+	companions = 6 // weighed of those that agree in a part of the row: the first half of them, and the latest
+)
+
+// edge is a pair of states; weight are the transitions that they share.
+type edge struct{ a, b, weight int32 }
+
+// forest is what has been joined so far. Trees hang from an arbitrary state; up is the next one on the way there.
+type forest struct {
+	up   []int32 // −1 at the root
+	set  []int32 // of a union-find
+	ends [][2]int32
+	long []int32 // of a tree's representative: edges between its ends, its two states farthest from each other
+}
+
+// defaults gives every state its default, −1 to roots. longest bounds the number of defaults in a row.
+func (d *dfa) defaults(longest int) []int32 {
+	f := &forest{up: make([]int32, d.states()), set: make([]int32, d.states()), ends: make([][2]int32, d.states()), long: make([]int32, d.states())}
+	for s := range f.up {
+		f.up[s], f.set[s], f.ends[s] = -1, int32(s), [2]int32{int32(s), int32(s)}
+	}
+	if longest == 0 {
+		return f.up
+	}
+	for _, e := range heaviestFirst(d.edges(), d.classes) {
+		f.join(e.a, e.b, int32(2*longest))
+	}
+	for s := range f.up {
+		if f.find(int32(s)) == int32(s) {
+			f.rootInMiddle(int32(s))
+		}
+	}
+	return f.up
+}
+
+// edges are the pairs to be considered.
+func (d *dfa) edges() []edge {
+	var list []edge
+	weigh := func(a, b int32) {
+		if a == b {
+			return
+		}
+		shared := int32(0)
+		other := d.row(int(b))
+		for c, t := range d.row(int(a)) {
+			if t == other[c] {
+				shared++
+			}
+		}
+		if shared > 1 { // a default costs as much as a transition
+			list = append(list, edge{a, b, shared})
+		}
+	}
+	suffix := d.suffixStates()
+	for s := range d.states() {
+		weigh(int32(s), d.start)
+		for i, f := 0, suffix[s]; i < suffixes && f != d.start; i, f = i+1, suffix[f] {
+			weigh(int32(s), f)
+		}
+	}
+	d.companions(weigh)
+	return list
+}
+
+// suffixStates are the states after what led to a state first, without the first byte of it.
+func (d *dfa) suffixStates() []int32 {
+	suffix := make([]int32, d.states())
+	seen := make([]bool, d.states())
+	seen[d.start], suffix[d.start] = true, d.start
+	queue := []int32{d.start}
+	for len(queue) > 0 {
+		s := queue[0]
+		queue = queue[1:]
+		for c, t := range d.row(int(s)) {
+			if seen[t] {
+				continue
+			}
+			seen[t] = true
+			suffix[t] = d.start
+			if s != d.start {
+				suffix[t] = d.row(int(suffix[s]))[c]
+			}
+			queue = append(queue, t)
+		}
+	}
+	return suffix
+}
+
+// companions weighs states that agree in a part of their rows.
+func (d *dfa) companions(weigh func(a, b int32)) {
+	for part := range rowParts {
+		from, to := d.classes*part/rowParts, d.classes*(part+1)/rowParts
+		if from == to {
+			continue
+		}
+		buckets := map[uint64][]int32{}
+		for s := range d.states() {
+			h := rowHash(d.row(s)[from:to])
+			b := buckets[h]
+			for _, o := range b {
+				weigh(int32(s), o)
+			}
+			if len(b) < companions {
+				buckets[h] = append(b, int32(s))
+			} else {
+				copy(b[companions/2:], b[companions/2+1:])
+				b[companions-1] = int32(s)
+			}
+		}
+	}
+}
+
+// heaviestFirst sorts by weight, equal ones as they came.
+func heaviestFirst(list []edge, most int) []edge {
+	at := make([]int, most+2)
+	for _, e := range list {
+		at[most-int(e.weight)+1]++
+	}
+	for w := 1; w < len(at); w++ {
+		at[w] += at[w-1]
+	}
+	sorted := make([]edge, len(list))
+	for _, e := range list {
+		w := most - int(e.weight)
+		sorted[at[w]] = e
+		at[w]++
+	}
+	return sorted
+}
+
+func (f *forest) find(s int32) int32 {
+	for f.set[s] != s {
+		f.set[s] = f.set[f.set[s]]
+		s = f.set[s]
+	}
+	return s
+}
+
+// join makes one tree of those of a and b by an edge, unless it would be longer than allowed.
+func (f *forest) join(a, b, longest int32) {
+	ta, tb := f.find(a), f.find(b)
+	if ta == tb {
+		return
+	}
+	fromA, lenA := f.farthest(a, ta)
+	fromB, lenB := f.farthest(b, tb)
+	ends, long := [2]int32{fromA, fromB}, lenA+1+lenB
+	if long > longest {
+		return
+	}
+	if f.long[ta] > long {
+		ends, long = f.ends[ta], f.long[ta]
+	}
+	if f.long[tb] > long {
+		ends, long = f.ends[tb], f.long[tb]
+	}
+	f.hangFrom(a)
+	f.up[a] = b
+	f.set[ta] = tb
+	f.ends[tb], f.long[tb] = ends, long
+}
+
+// farthest is the state of a tree with the longest way from s: always one of the tree's ends.
+func (f *forest) farthest(s, tree int32) (int32, int32) {
+	e := f.ends[tree]
+	d0, d1 := f.distance(s, e[0]), f.distance(s, e[1])
+	if d0 >= d1 {
+		return e[0], d0
+	}
+	return e[1], d1
+}
+
+// distance counts the edges between two states of one tree. Ways to the root are short: no longer than the tree.
+func (f *forest) distance(a, b int32) int32 {
+	up := int32(0)
+	for s := a; s >= 0; s = f.up[s] {
+		down := int32(0)
+		for t := b; t >= 0; t = f.up[t] {
+			if s == t {
+				return up + down
+			}
+			down++
+		}
+		up++
+	}
+	return up
+}
+
+// hangFrom makes s the root of its tree.
+func (f *forest) hangFrom(s int32) {
+	before := int32(-1)
+	for s >= 0 {
+		next := f.up[s]
+		f.up[s] = before
+		before, s = s, next
+	}
+}
+
+// rootInMiddle hangs a tree from the middle of its longest way.
+func (f *forest) rootInMiddle(tree int32) {
+	e := f.ends[tree]
+	f.hangFrom(e[1])
+	s := e[0]
+	for range f.long[tree] / 2 {
+		s = f.up[s]
+	}
+	f.hangFrom(s)
+}
+
+// rowHash is FNV-1a over whole transitions; equal hashes only propose a pair.
+func rowHash(part []int32) uint64 {
+	h := uint64(14695981039346656037)
+	for _, t := range part {
+		h = (h ^ uint64(uint32(t))) * 1099511628211
+	}
+	return h
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package automaton
+
+import (
+	"fmt"
+	"math/bits"
+
+	"minne/internal/algo/image"
+)
+
+// How a D²FA lies in an image; bpf/algo/d2fa.h reads it.
+//
+// A state is told by one word: where its record is, how that looks, and whether it finds something. So
+// the record of a state that is only passed through is read once per byte. 0 is the state that
+// nothing leads out of and that finds nothing.
+const (
+	wordFinds  = 1 << 31 // it finds patterns
+	wordAtEnd  = 1 << 30 // it finds patterns if the stream ends there
+	wordKind   = 28      // shift
+	wordPlace  = 1<<wordKind - 1
+	recordRow  = 0 // a word of each class
+	recordList = 1 // classes of up to four transitions, a byte each; default; the transitions
+	recordMap  = 2 // default; of each 32 classes a bitmap and, in its next word, where its transitions begin in the record; the transitions
+)
+
+// Words of the header, from image.HeadOwn.
+const (
+	headPatterns = image.HeadOwn     // number of patterns
+	headGroups   = image.HeadOwn + 1 // number of automata
+	headTable    = image.HeadOwn + 2 // where their table is
+	headDefaults = image.HeadOwn + 3 // the most defaults in a row
+	headReports  = image.HeadOwn + 4 // the most entries of a list of what a state finds
+)
+
+// Words of a group's entry in the table.
+const (
+	groupClasses = 0 // where the class of each byte is, a word each
+	groupStart   = 1 // word of the state at the start
+	groupWords   = 4
+)
+
+// listMost are the transitions of a recordList.
+const listMost = 4
+
+// compressed is a dfa with its defaults chosen, and how each state is stored.
+type compressed struct {
+	*dfa
+	parent []int32
+	kind   []uint8
+	own    [][]uint8 // classes of the transitions that a state stores
+	dead   []bool
+}
+
+// compress chooses defaults. The first rows states breadth first keep all of their transitions, so that the ones
+// that traffic is mostly in take one read per byte.
+func (d *dfa) compress(longest, rows int) *compressed {
+	c := &compressed{dfa: d, parent: d.defaults(longest), kind: make([]uint8, d.states()), own: make([][]uint8, d.states()), dead: make([]bool, d.states())}
+	for s := range d.states() {
+		c.dead[s] = d.isDead(s)
+		p := c.parent[s]
+		if p < 0 || s < rows {
+			c.parent[s] = -1
+			continue
+		}
+		up := d.row(int(p))
+		for class, t := range d.row(s) {
+			if t != up[class] {
+				c.own[s] = append(c.own[s], uint8(class))
+			}
+		}
+		switch n := len(c.own[s]); {
+		case n <= listMost:
+			c.kind[s] = recordList
+		case mapWords(d.classes)+n < d.classes:
+			c.kind[s] = recordMap
+		default:
+			c.parent[s], c.own[s] = -1, nil
+		}
+	}
+	return c
+}
+
+// isDead tells whether nothing leads out of a state and it finds nothing.
+func (d *dfa) isDead(s int) bool {
+	for _, t := range d.row(s) {
+		if int(t) != s {
+			return false
+		}
+	}
+	return len(d.now[s]) == 0 && len(d.end[s]) == 0
+}
+
+// mapWords are those of a recordMap before its transitions.
+func mapWords(classes int) int { return 1 + 2*((classes+31)/32) }
+
+// transitions counts what is stored, defaults included.
+func (c *compressed) transitions() int {
+	n := 0
+	for s := range c.states() {
+		if c.parent[s] < 0 {
+			n += c.classes
+		} else {
+			n += 1 + len(c.own[s])
+		}
+	}
+	return n
+}
+
+// longest counts the defaults in a row.
+func (c *compressed) longest() int {
+	most := 0
+	for s := range c.states() {
+		n := 0
+		for p := c.parent[s]; p >= 0; p = c.parent[p] {
+			n++
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// write places the automaton and fills its group's entry at table. number turns what a state finds into a word.
+func (c *compressed) write(m *image.Image, table int, number func(int32) uint32) error {
+	states := make([]uint32, c.states())   // words of the states
+	defaults := make([]uint32, c.states()) // the same as a default: the dead state has a record there
+	lists := map[string]int{}
+	for s := range states {
+		if c.dead[s] {
+			defaults[s] = uint32(m.Place(c.classes, 1))
+			continue
+		}
+		if len(c.now[s]) > 0 || len(c.end[s]) > 0 { // the word before a record tells where its lists are
+			list := c.writeFound(m, s, lists, number)
+			before := m.Place(1, 1)
+			m.Words[before] = uint32(list)
+		}
+		at := m.Place(c.recordWords(s), 1)
+		if at > wordPlace {
+			return fmt.Errorf("automaton of more than %d words", wordPlace)
+		}
+		states[s] = uint32(at) | uint32(c.kind[s])<<wordKind
+		if len(c.now[s]) > 0 {
+			states[s] |= wordFinds
+		}
+		if len(c.end[s]) > 0 {
+			states[s] |= wordAtEnd
+		}
+		defaults[s] = states[s]
+	}
+	for s := range states {
+		if !c.dead[s] {
+			c.writeRecord(m.Words[states[s]&wordPlace:], s, states, defaults)
+		}
+	}
+	classes := m.Place(256, 1)
+	for b, class := range c.classOf {
+		m.Words[classes+b] = uint32(class)
+	}
+	m.Words[table+groupClasses], m.Words[table+groupStart] = uint32(classes), states[c.start]
+	return nil
+}
+
+func (c *compressed) recordWords(s int) int {
+	switch c.kind[s] {
+	case recordList:
+		return 2 + max(1, len(c.own[s]))
+	case recordMap:
+		return mapWords(c.classes) + len(c.own[s])
+	}
+	return c.classes
+}
+
+// writeFound places what a state finds: the numbers of both lists as halves of a word, then the lists. Equal ones are shared.
+func (c *compressed) writeFound(m *image.Image, s int, lists map[string]int, number func(int32) uint32) int {
+	key := fmt.Sprint(c.now[s], c.end[s])
+	at, ok := lists[key]
+	if ok {
+		return at
+	}
+	now, end := c.now[s], c.end[s]
+	at = m.Place(1+len(now)+len(end), 1)
+	m.Words[at] = uint32(len(now)) | uint32(len(end))<<16
+	for i, id := range now {
+		m.Words[at+1+i] = number(id)
+	}
+	for i, id := range end {
+		m.Words[at+1+len(now)+i] = number(id)
+	}
+	m.Words[headReports] = max(m.Words[headReports], uint32(len(now)), uint32(len(end)))
+	lists[key] = at
+	return at
+}
+
+func (c *compressed) writeRecord(w []uint32, s int, states, defaults []uint32) {
+	row, own := c.row(s), c.own[s]
+	switch c.kind[s] {
+	case recordRow:
+		for class, t := range row {
+			w[class] = states[t]
+		}
+		return
+	case recordList:
+		if len(own) == 0 {
+			own = []uint8{0} // a transition that its default has too
+		}
+		for i := range listMost { // the first transition again where there are fewer: the first that fits is taken
+			class := own[0]
+			if i < len(own) {
+				class = own[i]
+			}
+			w[0] |= uint32(class) << (8 * i)
+		}
+		w[1] = defaults[c.parent[s]]
+	case recordMap:
+		w[0] = defaults[c.parent[s]]
+		for _, class := range own {
+			w[1+2*(class/32)] |= 1 << (class % 32)
+		}
+		before := uint32(mapWords(c.classes))
+		for g := 0; g < (c.classes+31)/32; g++ {
+			w[2+2*g] = before
+			before += uint32(bits.OnesCount32(w[1+2*g]))
+		}
+	}
+	first := c.recordWords(s) - len(own)
+	for i, class := range own {
+		w[first+i] = states[row[class]]
+	}
+}

@@ -70,7 +70,7 @@ struct flow_bucket {
 struct flow_side {
 	struct flow_key key; // of packets in this direction, before translation
 	__u64 packets;       // repeated by the fast path
-	__u64 bytes;         // of frames, without FCS
+	__u64 bytes;         // of IP packets, as conntrack counts
 	__u16 seen;          // flow_now of the last packet
 	__u16 generation;    // flow_control.generation when the flow was made
 	__u8 version;        // odd: the flow is complete; counts up when it is made and when it ends
@@ -107,6 +107,7 @@ struct flow_counts {
 	__u64 unfair;   // refused: nearly full, and the source has more than its share
 	__u64 crowded;  // refused: all four buckets are full
 	__u64 raced;    // withdrawn: another CPU made the same flow
+	__u64 untold;   // ended without a place in flow_ended: what it had counted is in no book
 };
 
 struct {
@@ -328,13 +329,13 @@ static __always_inline int flow_translation(const struct flow_hit *hit, struct f
 	return hit->side->version == hit->version;
 }
 
-// flow_touch counts a packet that the fast path repeats; frame is its length in bytes. 1 when it
+// flow_touch counts a packet that the fast path repeats; length is that of IP, in bytes. 1 when it
 // is this direction's first in a tick: the caller tells conntrack, which so hears of a flow
 // at most once a second.
-static __always_inline int flow_touch(struct flow_side *s, __u32 frame, __u16 now)
+static __always_inline int flow_touch(struct flow_side *s, __u32 length, __u16 now)
 {
 	__sync_fetch_and_add(&s->packets, 1);
-	__sync_fetch_and_add(&s->bytes, frame);
+	__sync_fetch_and_add(&s->bytes, length);
 	if (s->seen == now)
 		return 0;
 	s->seen = now;

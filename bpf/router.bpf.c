@@ -91,7 +91,7 @@ static __always_inline int forward(struct packet *p, struct way *w, struct contr
 		write_trace(p, w, REASON_NONE);
 		return XDP_REDIRECT;
 	}
-	touch(w, in_bytes);
+	touch(w, p->length);
 	policy_count(p->policy, w->verdict, p->length);
 	count_forwarded(p->in->slot, in_bytes, w->adj->slot, out_bytes);
 	return bpf_redirect_map(&ports, w->adj->port, XDP_DROP);

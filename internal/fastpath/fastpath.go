@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/fastpath/fib"
+	"minne/internal/fastpath/flow"
 	"minne/internal/fastpath/mapped"
 	"minne/internal/instance"
 	"minne/internal/rib"
@@ -44,6 +45,7 @@ type FastPath struct {
 	ears      []*os.File        // sockets that hear of settings and features
 	failed    error             // of ports, since the last Apply
 	peers     guardPeers        // stations that the guard knows by name
+	listener  flow.Listener     // hears of flows that end; may be nil
 }
 
 var _ rib.Listener = (*FastPath)(nil)
@@ -75,13 +77,16 @@ func (f *FastPath) start() error {
 		return err
 	}
 	f.ports, f.adopted = ports, len(ports)
-	s := shape{structure: f.desired.Structure, capacity4: fib.Small, capacity6: fib.Small}
+	s := shape{structure: f.desired.Structure, capacity4: fib.Small, capacity6: fib.Small, tells: f.listener != nil}
 	s.firewall = f.firewall.shape(s.firewall, f.desired.Flows)
 	err = f.withFlowsOrWithout(s, func(s shape) (err error) {
 		f.prog, err = loadCounting(f.inst.BPFDir, s)
 		return err
 	})
 	if err != nil {
+		return err
+	}
+	if err := f.prog.hear(f.listener, f.log); err != nil {
 		return err
 	}
 	f.tables = newTables(f.log, f.prog, newProcSettings())
@@ -193,6 +198,10 @@ func (f *FastPath) rebuild(s shape) error {
 	if err != nil {
 		return err
 	}
+	if err := next.hear(f.listener, f.log); err != nil {
+		next.close()
+		return err
+	}
 	old := f.prog
 	f.prog = next
 	f.tables.moveTo(next)
@@ -211,6 +220,8 @@ func (f *FastPath) rebuild(s shape) error {
 	if err := errors.Join(failed...); err != nil {
 		return fmt.Errorf("changing to tables of another size: %w", err)
 	}
+	mapped.WaitForReaders() // now no packet counts there any more
+	old.leaveFlows()
 	old.close()
 	return nil
 }

@@ -330,9 +330,13 @@ func (f *FastPath) ForgetFlows() {
 }
 
 // Flows calls visit for the flows that the fast path carries and a filter chooses, until it returns
-// false. visit must not call the fast path.
+// false. visit must not call the fast path. When Flows returns, the listener has been told of all that
+// ended before they could be visited, and while they were.
 func (f *FastPath) Flows(filter flow.Filter, visit func(flow.Flow) bool) {
-	f.locked(func() { f.prog.firewall.flows.Walk(flow.Now(), filter, visit) })
+	f.locked(func() {
+		f.prog.firewall.flows.Walk(flow.Now(), filter, visit)
+		f.prog.ended.drain()
+	})
 }
 
 // FlowStats describe the flow table; ok is false where the fast path carries no flows.

@@ -381,7 +381,7 @@ func TestVerifier(t *testing.T) {
 		{"ordinary", firewallShape{}, ""}, {"tracing", firewallShape{}, "trace_build"}, {"capturing", firewallShape{}, "capture_build"},
 		{"firewall", judged, ""}, {"stateful firewall", stateful, ""}, {"stateful firewall, capturing", stateful, "capture_build"},
 	} {
-		spec, err := shape{structure: fib.Default, capacity4: fib.Small, capacity6: fib.Small, firewall: c.firewall}.spec()
+		spec, err := shape{structure: fib.Default, capacity4: fib.Small, capacity6: fib.Small, firewall: c.firewall, tells: c.firewall.conntrack}.spec()
 		must(t, err)
 		if c.build != "" {
 			must(t, spec.Variables[c.build].Set(uint32(1)))

@@ -24,6 +24,7 @@ type shape struct {
 	structure            fib.Structure
 	capacity4, capacity6 fib.Capacity
 	firewall             firewallShape
+	tells                bool // somebody listens to flows that end
 }
 
 // program is a loaded fast path: the program for ports, its tracing twin for
@@ -45,6 +46,7 @@ type program struct {
 	table6      *fib.Table6
 	firewall    firewallMemory
 	guard       *guard.Shared
+	ended       *ended // nil when nobody listens
 }
 
 // load verifies and loads the program with empty tables, which send every packet to the kernel.
@@ -102,6 +104,11 @@ func (s shape) spec() (*ebpf.CollectionSpec, error) {
 			return nil, fmt.Errorf("setting firewall_build in the fast path's program: %w", err)
 		}
 	}
+	if s.tells && s.firewall.conntrack {
+		if err := spec.Variables["flow_tells"].Set(s.firewall.size().Tells()); err != nil {
+			return nil, fmt.Errorf("setting flow_tells in the fast path's program: %w", err)
+		}
+	}
 	for name, entries := range s.firewall.entries() {
 		spec.Maps[name].MaxEntries = entries
 	}
@@ -152,7 +159,7 @@ func (p *program) shared() map[string]*ebpf.Map {
 		routerMapClassifyImage: m.ClassifyImage, routerMapSetImage: m.SetImage, routerMapPolicyWays: m.PolicyWays,
 		routerMapPolicyCounts: m.PolicyCounts, routerMapPolicyLogged: m.PolicyLogged,
 		routerMapFlowControl: m.FlowControl, routerMapFlowIndex: m.FlowIndex, routerMapFlowSides: m.FlowSides,
-		routerMapFlowFree: m.FlowFree, routerMapFlowSources: m.FlowSources, routerMapFlowCounts: m.FlowCounts,
+		routerMapFlowFree: m.FlowFree, routerMapFlowSources: m.FlowSources, routerMapFlowCounts: m.FlowCounts, routerMapFlowEnded: m.FlowEnded,
 	}
 	maps.Copy(all, p.lasting())
 	return all
@@ -205,6 +212,7 @@ func (p *program) region(m *ebpf.Map) ([]byte, error) {
 // close lets go of the program. What is attached or pinned stays in the kernel. Nothing may use
 // the tables any more.
 func (p *program) close() {
+	p.ended.close()
 	for _, r := range p.regions {
 		_ = unix.Munmap(r) // can't fail: it was mapped by us
 	}

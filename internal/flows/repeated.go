@@ -19,9 +19,6 @@ type FastPath interface {
 	FlowStats() (stats flow.Stats, ok bool, err error)
 }
 
-// ethernetHeader is what the fast path counts of each packet and conntrack does not.
-const ethernetHeader = 14
-
 // repeated is what the fast path has counted, by connection, in the order of hashes. A connection is known by
 // 64 bits of a keyed hash in the place of 40 bytes of addresses and ports: that two of a million flows share
 // one is less likely than a memory error, and who opens connections can't choose it.
@@ -46,11 +43,7 @@ func readRepeated(f FastPath, filter flow.Filter) repeated {
 		return r
 	}
 	f.Flows(filter, func(fl flow.Flow) bool {
-		c := counts{packets: fl.Packets}
-		for d := range 2 {
-			c.bytes[d] = fl.Bytes[d] - min(fl.Bytes[d], ethernetHeader*fl.Packets[d])
-		}
-		r.flows = append(r.flows, counted{hash(r.seed, &fl.Key[0]), c})
+		r.flows = append(r.flows, counted{hash(r.seed, &fl.Key[0]), counts{fl.Packets, fl.Bytes}})
 		return true
 	})
 	slices.SortFunc(r.flows, func(a, b counted) int { return cmp.Compare(a.hash, b.hash) })

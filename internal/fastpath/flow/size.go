@@ -5,6 +5,7 @@ package flow
 import (
 	"fmt"
 	"math/bits"
+	"os"
 )
 
 // Limits of a table. The number of a flow has 24 bits in the queue of free ones.
@@ -49,16 +50,32 @@ func (s Size) buckets() int { return (s.Flows*10/32 + 2) &^ 1 }
 
 func (s Size) ringBits() int { return bits.Len(uint(s.Flows)) }
 
+// Sizes of the ring of ended flows. The largest holds what ends in 50 ms when 100,000 flows end in a second.
+const (
+	toldBytes = 96 // of a flow that ended, with the ring's own header
+	maxRing   = 1 << 19
+)
+
+// ring is the size of the ring of ended flows in bytes: room for a quarter of the flows.
+func (s Size) ring() int {
+	want := min(max(s.Flows/4*toldBytes, os.Getpagesize()), maxRing)
+	return 1 << bits.Len(uint(want-1))
+}
+
+// Tells is what the program's flow_tells must be for somebody to be told of flows that end.
+func (s Size) Tells() uint32 { return uint32(s.ring() / 4) }
+
 // Entries are the sizes of the eBPF arrays by name, for the loader to set before the program is loaded.
 func (s Size) Entries() map[string]uint32 {
 	return map[string]uint32{
 		"flow_index": uint32(s.buckets()),
 		"flow_sides": uint32(2 * (s.Flows + 1)), // number 0 is nobody's
 		"flow_free":  1 << s.ringBits(),
+		"flow_ended": uint32(s.ring()),
 	}
 }
 
 // Bytes is the memory that the table takes.
 func (s Size) Bytes() int {
-	return s.buckets()*bucketBytes + (s.Flows+1)*flowBytes + 8<<s.ringBits() + sources*8 + controlBytes
+	return s.buckets()*bucketBytes + (s.Flows+1)*flowBytes + 8<<s.ringBits() + sources*8 + controlBytes + s.ring()
 }

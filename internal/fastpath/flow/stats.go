@@ -16,6 +16,7 @@ type Counts struct {
 	Unfair   uint64 `json:"unfair"`  // refused: nearly full, and the source has more than its share
 	Crowded  uint64 `json:"crowded"` // refused: all buckets of the key are full
 	Raced    uint64 `json:"raced"`   // withdrawn: another CPU made the same flow
+	Untold   uint64 `json:"untold"`  // ended, and what they had counted found no place in the ring
 }
 
 // Sum adds the counts of all CPUs.
@@ -31,6 +32,7 @@ func Sum(cpus []Counts) (c Counts) {
 		c.Unfair += o.Unfair
 		c.Crowded += o.Crowded
 		c.Raced += o.Raced
+		c.Untold += o.Untold
 	}
 	return c
 }

@@ -93,6 +93,8 @@ type Table struct {
 	timeouts Timeouts
 	passive  uint64
 	clock    func() time.Duration
+	serial   uint64   // of this table among those of the process
+	listener Listener // hears of flows that end; may be nil
 }
 
 // New lays a table over its arrays. Fresh arrays get a secret and free flows; arrays that are in use, of a
@@ -114,6 +116,7 @@ func New(m Memory, s Size, timeouts Timeouts) (*Table, error) {
 		sources:  mapped.View[uint64](m.Sources)[:sources],
 		timeouts: timeouts,
 		clock:    monotonic,
+		serial:   serials.Add(1),
 	}
 	if have := atomic.LoadUint32(&t.control.flows); have != 0 {
 		if int(have) != s.Flows {
@@ -211,6 +214,9 @@ func (t *Table) remove(n uint32) bool {
 	}
 	hash = t.control.secret.hash(&second)
 	t.withdraw(hash, 2*n|1)
+	if t.listener != nil {
+		t.tell(n)
+	}
 	s0.next()
 	s1.next()
 	source := t.control.secret.source(&first)

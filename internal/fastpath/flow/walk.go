@@ -14,12 +14,13 @@ import (
 type Flow struct {
 	Key        [2]Key        `json:"key"`
 	Packets    [2]uint64     `json:"packets"`
-	Bytes      [2]uint64     `json:"bytes"` // of frames, without FCS
+	Bytes      [2]uint64     `json:"bytes"` // of IP packets
 	Rule       [2]uint16     `json:"rule"`
 	Idle       time.Duration `json:"idle"` // since the last packet, to 2^31 ns
 	Translated bool          `json:"translated"`
 	Stale      bool          `json:"stale"` // made before the last commit
 	Flags      uint8         `json:"-"`
+	ID         uint64        `json:"-"` // no two flows of this process share one
 
 	number  uint32
 	version uint8
@@ -61,7 +62,7 @@ func (t *Table) read(n uint32, now, generation uint16) (f Flow, ok bool) {
 			return f, false
 		}
 	}
-	f.number, f.version, f.Flags = n, lives[0].version, lives[0].flags
+	f.number, f.version, f.Flags, f.ID = n, lives[0].version, lives[0].flags, t.id(n, lives[0].version)
 	f.Translated = f.Flags&Translated != 0
 	f.Stale = lives[0].generation != generation
 	f.Idle = time.Duration(min(idle(now, lives[0].seen), idle(now, lives[1].seen))) * tick

@@ -88,12 +88,13 @@ type rig struct {
 	regions flow.Memory
 	table   *flow.Table
 	rest    uint32 // flow_rest_ticks
+	tells   uint32 // flow_tells
 	loads   map[load]*ebpf.Collection
 }
 
 // The maps of a rig, and of its rivals when it has some.
 var (
-	ownMaps   = []string{"flow_control", "flow_index", "flow_sides", "flow_free", "flow_sources", "flow_counts"}
+	ownMaps   = []string{"flow_control", "flow_index", "flow_sides", "flow_free", "flow_sources", "flow_counts", "flow_ended"}
 	rivalMaps = []string{"rival_hash", "rival_lru", "rival_heads", "rival_chain"}
 )
 
@@ -156,7 +157,7 @@ func (r *rig) load(program string, work int) (*ebpf.Collection, error) {
 	if err != nil {
 		return nil, err
 	}
-	set := map[string]uint32{"work": uint32(work), "flow_rest_ticks": r.rest}
+	set := map[string]uint32{"work": uint32(work), "flow_rest_ticks": r.rest, "flow_tells": r.tells}
 	use := map[string]*ebpf.Map{}
 	for name, m := range r.shared.Maps {
 		use[name] = m

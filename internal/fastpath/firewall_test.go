@@ -175,7 +175,7 @@ func TestAFirewallForTheKernelAlone(t *testing.T) {
 func (b *bench) verdictOf(frame []byte, want Reason, counter uint16) {
 	b.t.Helper()
 	v := b.expect(frame, b.in, want)
-	if got := judge.VerdictOf(v.trace.Verdict).Counter; got != counter {
+	if got := v.Judged.Counter; got != counter {
 		b.t.Errorf("%v: counter %d, expected %d", v.Reason, got, counter)
 	}
 }
@@ -285,7 +285,7 @@ func TestSets(t *testing.T) {
 		t.Helper()
 		for p, counter := range want {
 			v := b.run(p.toB(), b.in)
-			if got := judge.VerdictOf(v.trace.Verdict).Counter; got != counter || (v.Reason == Forwarded) != (counter == 1) {
+			if got := v.Judged.Counter; got != counter || (v.Reason == Forwarded) != (counter == 1) {
 				t.Errorf("%s, %v: %v, counter %d, expected %d", when, *p, v.Reason, got, counter)
 			}
 		}

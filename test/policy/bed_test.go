@@ -55,6 +55,11 @@ func newBed(t *testing.T) *bed {
 		lines = append(lines, fmt.Sprintf("link add %s type veth peer name %s", z, n), "link set "+z+" up", "link set "+n+" up")
 	}
 	ip(t, append(lines, "link set lo up"))
+	t.Cleanup(func() {
+		for i := range policygen.Ports {
+			ip(t, []string{"link del " + policygen.PortName(i)})
+		}
+	})
 	for i := range policygen.Ports {
 		z, n := policygen.PortName(i), fmt.Sprintf("n%d", i)
 		// The far ends are wires, not hosts.
@@ -85,6 +90,7 @@ func newBed(t *testing.T) *bed {
 	}
 	write(t, "net/ipv4/icmp_ratelimit", "0")
 	// What passes the filter to the router is swallowed behind it: nobody answers.
+	t.Cleanup(func() { nft(t, "delete table inet witness") })
 	nft(t, `table inet witness { chain input { type filter hook input priority 100; meta l4proto != 58 drop; icmpv6 type != { 133, 134, 135, 136 } drop; }; }`)
 	return b
 }

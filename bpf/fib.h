@@ -36,6 +36,9 @@
 #define FIB4_HOP_BITS 16
 #define FIB6_HOP_BITS 12
 
+#ifndef FIB_CONSTANT // else compiled natively: algo/fib_native.h
+#define FIB_CONSTANT const volatile
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -51,11 +54,12 @@ struct {
 	__uint(value_size, FIB6_WORDS * 4 + FIB_SLACK);
 	__uint(max_entries, 1);
 } fib6_image SEC(".maps");
+#endif
 
-const volatile __u32 fib4_structure = FIB4_RANGE;
-const volatile __u32 fib4_root_bits = 18;       // bits of the address that index the root
-const volatile __u32 fib4_mask = FIB4_WORDS - 1; // words in the image, minus 1
-const volatile __u32 fib6_mask = FIB6_WORDS - 1;
+FIB_CONSTANT __u32 fib4_structure = FIB4_RANGE;
+FIB_CONSTANT __u32 fib4_root_bits = 18;       // bits of the address that index the root
+FIB_CONSTANT __u32 fib4_mask = FIB4_WORDS - 1; // words in the image, minus 1
+FIB_CONSTANT __u32 fib6_mask = FIB6_WORDS - 1;
 
 #include "fib_direct24.h"
 

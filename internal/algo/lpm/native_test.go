@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"minne/internal/algo/nativetest"
 )
 
 // native compiles testdata/search.c once for each set of flags.
@@ -19,18 +21,6 @@ var native = struct {
 	programs map[string]string
 }{programs: map[string]string{}}
 
-// compiler is the first C compiler that there is.
-func compiler(t *testing.T) string {
-	t.Helper()
-	for _, name := range []string{"clang-19", "clang", "gcc", "cc"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	t.Fatal("no C compiler found: looked for clang-19, clang, gcc and cc; ./dev test installs one")
-	return ""
-}
-
 // searcher is the C program, compiled with these flags.
 func searcher(t *testing.T, flags ...string) string {
 	t.Helper()
@@ -38,12 +28,11 @@ func searcher(t *testing.T, flags ...string) string {
 	defer native.Unlock()
 	name := fmt.Sprint(flags)
 	if native.programs[name] == "" {
-		out := filepath.Join(scratch, fmt.Sprintf("search%d", len(native.programs)))
-		args := append([]string{"-std=gnu99", "-Wall", "-Wextra", "-Werror", "-I../../../bpf/algo", "-o", out, "testdata/search.c"}, flags...)
-		if said, err := exec.Command(compiler(t), args...).CombinedOutput(); err != nil {
-			t.Fatalf("compile testdata/search.c: %v\n%s", err, said)
+		program, err := nativetest.Compile(scratch, "../../..", "testdata/search.c", flags...)
+		if err != nil {
+			t.Fatal(err)
 		}
-		native.programs[name] = out
+		native.programs[name] = program
 	}
 	return native.programs[name]
 }

@@ -16,7 +16,7 @@ func (j *journey) transport() string {
 	if j.told() == nil {
 		return ""
 	}
-	return "the header behind IP is right"
+	return "the header of " + packet.ProtocolName(j.ip.Protocol) + " is right"
 }
 
 // told is the firewall that the fast path repeats; nil where there is none.

@@ -33,6 +33,8 @@ type Opinion struct {
 	Routing   string `json:"routing"`              // what routing decides
 	Route     string `json:"route,omitempty"`      // the entry that matches the destination
 	Neighbour string `json:"neighbour,omitempty"`  // state of the next hop's entry
+	Egress    string `json:"egress,omitempty"`     // interface that it is forwarded by
+	Local     bool   `json:"local,omitempty"`      // it is for the router itself
 }
 
 // Ask asks the kernel. Of the nftables rule the condition is repeated by route lookups, as the
@@ -69,7 +71,7 @@ func (k *Kernel) Ask(q Question) (Opinion, error) {
 func (o *Opinion) decide(r netlink.Route, to netip.Addr) {
 	switch rib.RouteType(r.Type) {
 	case rib.Local:
-		o.Routing = "takes it for itself"
+		o.Routing, o.Local = "takes it for itself", true
 		return
 	case rib.Broadcast, rib.Multicast:
 		o.Routing = "treats it as " + typeWords[rib.RouteType(r.Type)]
@@ -86,7 +88,8 @@ func (o *Opinion) decide(r netlink.Route, to netip.Addr) {
 	} else if v, ok := r.Via.(*netlink.Via); ok {
 		gateway, _ = netip.AddrFromSlice(v.Addr)
 	}
-	o.Routing = fmt.Sprintf("forwards it by %s", nameOf(r.LinkIndex))
+	o.Egress = nameOf(r.LinkIndex)
+	o.Routing = "forwards it by " + o.Egress
 	if gateway != to {
 		o.Routing += fmt.Sprintf(" via %v", gateway)
 	}

@@ -22,7 +22,8 @@ type Summary struct {
 	Length              int        // of the IP packet as its header says, bytes
 	SrcPort, DstPort    uint16
 	HasPorts            bool
-	Bytes               int // of the frame
+	ICMPType            uint8 // of ICMP and ICMPv6
+	Bytes               int   // of the frame
 }
 
 // Summarize reads a frame.
@@ -65,6 +66,9 @@ func (s *Summary) readIPv6(b []byte) {
 }
 
 func (s *Summary) readPorts(b []byte) {
+	if (s.Protocol == ProtoICMP || s.Protocol == ProtoICMPv6) && len(b) > 0 {
+		s.ICMPType = b[0]
+	}
 	if (s.Protocol == ProtoTCP || s.Protocol == ProtoUDP) && len(b) >= 4 {
 		s.SrcPort, s.DstPort, s.HasPorts = binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:]), true
 	}

@@ -23,7 +23,8 @@ type ExplainQuestion struct {
 // Explained is the answer for one packet.
 type Explained struct {
 	fastpath.Explanation
-	Kernel *kernel.Opinion `json:"kernel,omitempty"` // of what the fast path leaves to it
+	Kernel   *kernel.Opinion `json:"kernel,omitempty"`   // of what the fast path leaves to it
+	Firewall *Firewalled     `json:"firewall,omitempty"` // and what its rules say
 }
 
 // maxFrames bounds the frames of one question.
@@ -75,5 +76,8 @@ func (p parts) explain(frame []byte, port int) (Explained, error) {
 		return x, nil // the interface went meanwhile; what the fast path says stands
 	}
 	x.Kernel = &o
+	if !o.Dropped && (o.Local || o.Egress != "") {
+		x.Firewall = p.judging.ask(e.Interface, o.Egress, e.IP)
+	}
 	return x, nil
 }

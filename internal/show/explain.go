@@ -64,7 +64,26 @@ func kernelOpinion(w io.Writer, x router.Explained) error {
 	if k.Neighbour != "" {
 		fmt.Fprintf(w, "  neighbour %s\n", k.Neighbour)
 	}
+	if x.Firewall != nil {
+		fmt.Fprintf(w, "  firewall %s\n", firewalled(x.Firewall))
+	}
 	return nil
+}
+
+// firewalled is the verdict of the kernel's rules.
+func firewalled(f *router.Firewalled) string {
+	does := map[string]string{"permit": "permitted", "deny": "denied", "reject": "rejected"}[f.Action]
+	text := fmt.Sprintf("%s to %s: %s by %s", f.From, f.To, does, f.By)
+	if f.State {
+		text = fmt.Sprintf("%s to %s: what begins a connection is %s by %s", f.From, f.To, does, f.By)
+	}
+	if f.Limit {
+		text += ", within its limit"
+	}
+	if f.Log {
+		text += ", and logged"
+	}
+	return text
 }
 
 // ExplainedLine prints a packet's fate in one line, with its number in the capture.
@@ -75,6 +94,9 @@ func ExplainedLine(w io.Writer, number int, x router.Explained) error {
 		fate += " by " + x.Egress
 	default:
 		fate += " (" + x.Reason + ")"
+	}
+	if x.Firewall != nil {
+		fate += fmt.Sprintf(", firewall: %s by %s", x.Firewall.Action, x.Firewall.By)
 	}
 	_, err := fmt.Fprintf(w, "%d  %s: %s\n", number, x.Packet, fate)
 	return err

@@ -29,6 +29,7 @@ type Connection struct {
 	FastPath bool      // the fast path knows it
 	Repeated [2]uint64 // packets, among those above, that the fast path forwarded
 
+	began  int64  // ns since 1970; 0 when the kernel does not say (nf_conntrack_timestamp)
 	status uint32 // IPS_*
 	tcp    uint8  // enum tcp_conntrack
 }
@@ -97,6 +98,8 @@ func (c *Connection) decode(body []byte) bool {
 			c.status = number32(value)
 		case nl.CTA_TIMEOUT:
 			c.Left = time.Duration(number32(value)) * time.Second
+		case nl.CTA_TIMESTAMP:
+			c.decodeTimes(value)
 		case nl.CTA_PROTOINFO:
 			c.decodeProtocol(value)
 		}
@@ -112,6 +115,15 @@ func (c *Connection) decodeCounters(b []byte, direction int) {
 			c.Packets[direction], c.Counted = binary.BigEndian.Uint64(value), true
 		case kind == nl.CTA_COUNTERS_BYTES:
 			c.Bytes[direction] = binary.BigEndian.Uint64(value)
+		}
+	}
+}
+
+// decodeTimes reads when the connection began.
+func (c *Connection) decodeTimes(b []byte) {
+	for kind, value := range attributes(b) {
+		if kind == nl.CTA_TIMESTAMP_START && len(value) == 8 {
+			c.began = int64(binary.BigEndian.Uint64(value))
 		}
 	}
 }

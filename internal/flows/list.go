@@ -82,12 +82,13 @@ type Table struct {
 	zones func() map[string]string
 	turn  chan struct{} // a place for the question that is being answered
 	pause time.Duration
+	ended *kept
 }
 
 // New returns a Table. fast may be nil, for a router without a fast path; zoneOf gives the
-// zone of each interface, none without a firewall.
+// zone of each interface, none without a firewall. The fast path tells the Table of flows that end.
 func New(fast FastPath, zoneOf func() map[string]string) *Table {
-	return &Table{fast: fast, zones: zoneOf, turn: make(chan struct{}, 1), pause: time.Second}
+	return &Table{fast: fast, zones: zoneOf, turn: make(chan struct{}, 1), pause: time.Second, ended: newKept()}
 }
 
 // begin waits for the question before. end lets the next one begin.
@@ -107,11 +108,8 @@ func (t *Table) begin(ctx context.Context) (z *zones, end func(), err error) {
 // each reads both sides and visits every connection.
 // filter says which flows of the fast path matter; others may be taken for the kernel's alone.
 func (t *Table) each(ctx context.Context, filter flow.Filter, visit func(*Connection)) (flows int, err error) {
-	r := readRepeated(t.fast, filter)
-	return len(r.flows), connections(ctx, func(c *Connection) {
-		r.join(c)
-		visit(c)
-	})
+	r := t.readRepeated(filter)
+	return len(r.flows), t.join(ctx, r, visit)
 }
 
 // List answers a question.
@@ -172,7 +170,7 @@ func (t *Table) look(ctx context.Context, q Question, z *zones) (*earlier, error
 }
 
 // rate is what a connection transferred since; nil when nobody looked. A connection that is younger counts from its
-// beginning. A counter that shrank, as the fast path gave its flow up, counts as still.
+// beginning. A counter that shrank, as what a flow had counted was forgotten, counts as still.
 func (e *earlier) rate(c *Connection, now time.Time) *Rate {
 	if e == nil {
 		return nil

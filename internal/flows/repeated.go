@@ -4,8 +4,10 @@ package flows
 
 import (
 	"cmp"
+	"context"
 	"hash/maphash"
 	"slices"
+	"time"
 
 	"minne/internal/fastpath/flow"
 )
@@ -13,56 +15,92 @@ import (
 // FastPath is the part of the traffic that does not pass the kernel.
 type FastPath interface {
 	// Flows calls visit for each flow of the flow table that a filter chooses, until it returns
-	// false. The fast path takes no updates meanwhile, so visit is quick.
+	// false. The fast path takes no updates meanwhile, so visit is quick. When Flows returns, the
+	// Table has been told of all flows that ended before they could be visited, and while they were.
 	Flows(filter flow.Filter, visit func(flow.Flow) bool)
 	// FlowStats describe the flow table; not ok when there is none.
 	FlowStats() (stats flow.Stats, ok bool, err error)
 }
 
-// repeated is what the fast path has counted, by connection, in the order of hashes. A connection is known by
-// 64 bits of a keyed hash in the place of 40 bytes of addresses and ports: that two of a million flows share
-// one is less likely than a memory error, and who opens connections can't choose it.
+// repeated is what the fast path has counted, by connection: of flows that it has, in the order of hashes, and
+// of flows that have ended. A connection is known by 64 bits of a keyed hash in the place of 40 bytes of addresses
+// and ports: that two of a million flows share one is less likely than a memory error, and who opens connections
+// can't choose it.
 type repeated struct {
 	seed  maphash.Seed
 	flows []counted
+	ended map[uint64]*past
+	left  map[uint64]*past // of ended, what belongs to connections that the kernel has
 }
 
 type counted struct {
 	hash uint64
+	id   uint64
 	counts
 }
 
 // counts are packets and bytes of IP packets in both directions.
 type counts struct{ packets, bytes [2]uint64 }
 
-// readRepeated reads the fast path's side. It comes before the kernel's is read: a
-// flow that ends meanwhile is a connection still, one that begins meanwhile has few packets.
-func readRepeated(f FastPath, filter flow.Filter) repeated {
-	r := repeated{seed: maphash.MakeSeed()}
-	if f == nil {
-		return r
+// readRepeated reads the fast path's side. It comes before the kernel's is read: a connection that ends meanwhile
+// is no longer there, one that begins meanwhile has few packets. A flow that ends meanwhile is counted once.
+func (t *Table) readRepeated(filter flow.Filter) *repeated {
+	r := repeated{seed: t.ended.seed}
+	if t.fast == nil {
+		return &r
 	}
-	f.Flows(filter, func(fl flow.Flow) bool {
-		r.flows = append(r.flows, counted{hash(r.seed, &fl.Key[0]), counts{fl.Packets, fl.Bytes}})
+	t.ended.begin()
+	t.fast.Flows(filter, func(fl flow.Flow) bool {
+		r.flows = append(r.flows, counted{hash(r.seed, &fl.Key[0]), fl.ID, counts{fl.Packets, fl.Bytes}})
 		return true
 	})
+	var ended map[uint64]bool
+	if r.ended, ended = t.ended.read(); len(ended) > 0 {
+		r.flows = slices.DeleteFunc(r.flows, func(f counted) bool { return ended[f.id] })
+	}
 	slices.SortFunc(r.flows, func(a, b counted) int { return cmp.Compare(a.hash, b.hash) })
-	return r
+	return &r
+}
+
+// join reads the kernel's side, and visits each connection with what the fast path has counted of it.
+func (t *Table) join(ctx context.Context, r *repeated, visit func(*Connection)) error {
+	r.left = map[uint64]*past{}
+	err := connections(ctx, func(c *Connection) {
+		r.join(c)
+		visit(c)
+	})
+	if err == nil {
+		t.ended.settle(r.ended, r.left)
+	}
+	return err
 }
 
 func hash(seed maphash.Seed, k *flow.Key) uint64 { return maphash.Comparable(seed, k.Words()) }
 
 // join adds what the fast path has counted of a connection to what the kernel has.
 func (r *repeated) join(c *Connection) {
-	if len(r.flows) == 0 {
+	if len(r.flows) == 0 && len(r.ended) == 0 {
 		return
 	}
-	i, found := slices.BinarySearchFunc(r.flows, hash(r.seed, &c.Key[0]), func(f counted, hash uint64) int { return cmp.Compare(f.hash, hash) })
-	if !found {
-		return
+	h := hash(r.seed, &c.Key[0])
+	var more counts
+	i, _ := slices.BinarySearchFunc(r.flows, h, func(f counted, hash uint64) int { return cmp.Compare(f.hash, hash) })
+	for ; i < len(r.flows) && r.flows[i].hash == h; i++ {
+		c.FastPath = true
+		more.add(&r.flows[i].counts)
 	}
-	more := &r.flows[i]
-	c.FastPath, c.Repeated = true, more.packets
+	if p := r.ended[h]; p != nil {
+		began := c.began
+		if began > time.Now().UnixNano() {
+			began = 0 // the clock has been set back since
+		}
+		sum, whole := p.since(began)
+		more.add(&sum)
+		if r.left[h] = p; !whole {
+			r.left[h] = p.after(began)
+		}
+	}
+	c.Repeated = more.packets
 	for d := range 2 {
 		c.Packets[d] += more.packets[d]
 		c.Bytes[d] += more.bytes[d]

@@ -135,6 +135,8 @@ func conntrackSysctls(cfg *config.Config) []Sysctl {
 		// Packets and bytes of each connection, for minne show flows. Connections that began
 		// before are not counted.
 		{Path: "net/netfilter/nf_conntrack_acct", Value: "1"},
+		// And when each began, to tell it from an earlier one with the same addresses and ports.
+		{Path: "net/netfilter/nf_conntrack_timestamp", Value: "1"},
 		// Conntrack's idea of a TCP window stands still while the fast path forwards: what is
 		// outside of it then is no sign of anything. The hosts check their windows themselves.
 		{Path: "net/netfilter/nf_conntrack_tcp_be_liberal", Value: "1"},

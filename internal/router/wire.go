@@ -34,6 +34,8 @@ type parts struct {
 func newParts(inst instance.Instance, log *slog.Logger) parts {
 	fast := fastpath.New(inst, log.With("task", "fast-path"))
 	filter := firewall.New(inst.StateDir, log.With("task", "firewall"))
+	book := flows.New(fast, filter.Zones)
+	fast.TellFlows(book)
 	return parts{
 		judging:  newJudging(log.With("task", "firewall"), filter, fast),
 		inst:     inst,
@@ -43,7 +45,7 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 		watcher:  kernel.NewWatcher(log.With("task", "watcher"), fast),
 		routing:  routing.New(inst, log.With("task", "routing")),
 		fastpath: fast,
-		flows:    flows.New(fast, filter.Zones),
+		flows:    book,
 	}
 }
 

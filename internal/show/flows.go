@@ -183,9 +183,10 @@ Fast path: %s of the connections; its table has %s of %s flows (%s) in %s
 Lookups: hits %s, misses %s (%s of them found a flow older than the last commit); depth mean %.2f, max %d
 Flows: inserts %s, replaced %s; collected active %s (FIN, RST), passive %s (time)
 Refused: full %s, unfair %s, crowded %s, raced %s
+Ended flows: counters kept for %s connections; for want of room forgotten of %s flows, and untold of %s
 `, count(f.Connections), count(t.Entries), count(t.Capacity), percent(uint64(t.Entries), uint64(t.Capacity)), bytes(uint64(t.Bytes)),
 		count(t.Hits), count(t.Misses), count(t.Stale), t.DepthMean, t.DepthMax,
 		count(t.Inserts), count(t.Replaced), count(t.Active), count(t.Passive),
-		count(t.Full), count(t.Unfair), count(t.Crowded), count(t.Raced))
+		count(t.Full), count(t.Unfair), count(t.Crowded), count(t.Raced), count(f.Kept), count(f.Forgotten), count(t.Untold))
 	return err
 }

@@ -65,8 +65,8 @@ func TestFlowsSummary(t *testing.T) {
 		Zones:   []flows.Pair{{From: "lan", To: "wan", Connections: 950, Totals: flows.Totals{Packets: [2]uint64{40, 60}, FastPath: 95}}},
 		Sum:     flows.Totals{Packets: [2]uint64{40, 60}, Bytes: [2]uint64{4096, 4096}, FastPath: 95},
 		Trouble: flows.Trouble{EarlyDropped: 7, Dropped: 8, Invalid: 9},
-		FastPath: &flows.FastPathSummary{Connections: 640, Table: flow.Stats{Capacity: 100_000, Entries: 650, Passive: 30, Bytes: 17 << 20, DepthMean: 1.034, DepthMax: 2,
-			Counts: flow.Counts{Hits: 1_000_000, Misses: 2000, Stale: 10, Inserts: 1700, Active: 1020}}},
+		FastPath: &flows.FastPathSummary{Connections: 640, Kept: 1500, Forgotten: 4, Table: flow.Stats{Capacity: 100_000, Entries: 650, Passive: 30, Bytes: 17 << 20, DepthMean: 1.034, DepthMax: 2,
+			Counts: flow.Counts{Hits: 1_000_000, Misses: 2000, Stale: 10, Inserts: 1700, Active: 1020, Untold: 3}}},
 	}
 	const want = `
 Connections: 950 of 1,000 (95 %), 900 IPv4 and 50 IPv6; source translated 800, destination 12
@@ -86,6 +86,7 @@ Fast path: 640 of the connections; its table has 650 of 100,000 flows (1 %) in 1
 Lookups: hits 1,000,000, misses 2,000 (10 of them found a flow older than the last commit); depth mean 1.03, max 2
 Flows: inserts 1,700, replaced 0; collected active 1,020 (FIN, RST), passive 30 (time)
 Refused: full 0, unfair 0, crowded 0, raced 0
+Ended flows: counters kept for 1,500 connections; for want of room forgotten of 4 flows, and untold of 3
 `
 	var got strings.Builder
 	if err := FlowsSummary(&got, s); err != nil || got.String() != strings.TrimPrefix(want, "\n") {

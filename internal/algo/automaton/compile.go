@@ -25,6 +25,8 @@ type Options struct {
 	Defaults int
 	// Rows are the states, nearest to the start first, that keep all transitions; 64 of each automaton by default, none below 0.
 	Rows int
+
+	tailStates int // bounds a tail's DFA; tests ask for NFAs by it
 }
 
 // The lookup's own bounds: D2FA_ of bpf/algo/d2fa.h.
@@ -45,6 +47,7 @@ func (o Options) withDefaults() (Options, error) {
 	set(&o.Groups, maxGroups)
 	set(&o.Defaults, 4)
 	set(&o.Rows, 64)
+	set(&o.tailStates, tailStates)
 	if o.Groups > maxGroups || o.Defaults > maxDefaults {
 		return o, fmt.Errorf("%d automata with %d defaults in a row: at most %d and %d", o.Groups, o.Defaults, maxGroups, maxDefaults)
 	}
@@ -61,6 +64,7 @@ type Stats struct {
 	LongestDefault int `json:"longest_default"` // most defaults in a row
 	LongestReport  int `json:"longest_report"`  // most patterns that one state finds
 	Tails          int `json:"tails"`           // of a hybrid FA
+	TailStates     int `json:"tail_states"`     // of all tails together
 	ImageBytes     int `json:"image_bytes"`
 }
 
@@ -80,6 +84,17 @@ func Compile(patterns []Pattern, options Options) (*Automaton, error) {
 		return nil, errors.New("no patterns: expected at least one")
 	}
 	b := &builder{Options: o, patterns: patterns, stats: Stats{Patterns: len(patterns)}}
+	if o.Hybrid {
+		ids := make([]int32, len(patterns))
+		for i := range ids {
+			ids[i] = int32(i)
+		}
+		heads, err := b.heads(ids)
+		if err != nil {
+			return nil, err
+		}
+		return b.writeHybrid(heads)
+	}
 	groups, err := b.deterministic(patterns)
 	if err != nil {
 		return nil, err
@@ -151,13 +166,9 @@ func (b *builder) one(ids []int32) (*dfa, error) {
 	if !slices.ContainsFunc(chosen, func(p Pattern) bool { return p.Literal == nil }) {
 		return literalDFA(chosen, ids, limit)
 	}
-	roots := make([]node, len(ids))
-	for i, p := range chosen {
-		roots[i] = p.root
-	}
-	n := compileNFA(roots, ids, noBorders)
-	if wrong := n.behindAfterAhead(); wrong >= 0 {
-		return nil, fmt.Errorf(`pattern %d, %s: ^, \b or \B right behind $, \b or \B: not in the subset that is compiled`, wrong, b.patterns[wrong].Text)
+	n, err := b.nfa(ids, noBorders)
+	if err != nil {
+		return nil, err
 	}
 	d, err := determinize(n, limit)
 	if err != nil {
@@ -166,22 +177,44 @@ func (b *builder) one(ids []int32) (*dfa, error) {
 	return d.minimised(), nil
 }
 
-func (b *builder) writeD2FA(groups []*compressed) (*Automaton, error) {
-	if len(groups) > b.Groups {
-		return nil, fmt.Errorf("%d patterns need %d automata of %d states, at most %d are run: expected fewer patterns with .* or counts, more states, or a hybrid FA",
-			len(b.patterns), len(groups), b.States, b.Groups)
+// nfa compiles patterns to one NFA.
+func (b *builder) nfa(ids []int32, limits thresholds) (*nfa, error) {
+	roots := make([]node, len(ids))
+	for i, id := range ids {
+		roots[i] = b.patterns[id].root
 	}
+	n := compileNFA(roots, ids, limits)
+	if wrong := n.behindAfterAhead(); wrong >= 0 {
+		return nil, fmt.Errorf(`pattern %d, %s: ^, \b or \B right behind $, \b or \B: not in the subset that is compiled`, wrong, b.patterns[wrong].Text)
+	}
+	return n, nil
+}
+
+func (b *builder) writeD2FA(groups []*compressed) (*Automaton, error) {
 	m := image.New(image.D2FA)
-	table := m.Place(groupWords*len(groups), 1)
-	m.Words[headPatterns], m.Words[headGroups], m.Words[headTable] = uint32(len(b.patterns)), uint32(len(groups)), uint32(table)
+	table, err := b.header(m, len(groups))
+	if err != nil {
+		return nil, err
+	}
 	for i, g := range groups {
 		b.count(g)
 		if err := g.write(m, table+groupWords*i, func(id int32) uint32 { return uint32(id) }); err != nil {
 			return nil, err
 		}
 	}
-	b.stats.Groups = len(groups)
 	return b.seal(m)
+}
+
+// header fills in what both kinds share and returns where the table of groups is.
+func (b *builder) header(m *image.Image, groups int) (int, error) {
+	if groups > b.Groups {
+		return 0, fmt.Errorf("%d patterns need %d automata of %d states, at most %d are run: expected fewer patterns with .* or counts, more states, or a hybrid FA",
+			len(b.patterns), groups, b.States, b.Groups)
+	}
+	table := m.Place(groupWords*groups, 1)
+	m.Words[headPatterns], m.Words[headGroups], m.Words[headTable] = uint32(len(b.patterns)), uint32(groups), uint32(table)
+	b.stats.Groups = groups
+	return table, nil
 }
 
 // count adds an automaton to the figures.

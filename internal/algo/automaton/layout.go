@@ -122,6 +122,12 @@ func (c *compressed) longest() int {
 
 // write places the automaton and fills its group's entry at table. number turns what a state finds into a word.
 func (c *compressed) write(m *image.Image, table int, number func(int32) uint32) error {
+	_, err := c.writeStates(m, table, number)
+	return err
+}
+
+// writeStates is write that returns the words of the states too.
+func (c *compressed) writeStates(m *image.Image, table int, number func(int32) uint32) ([]uint32, error) {
 	states := make([]uint32, c.states())   // words of the states
 	defaults := make([]uint32, c.states()) // the same as a default: the dead state has a record there
 	lists := map[string]int{}
@@ -137,7 +143,7 @@ func (c *compressed) write(m *image.Image, table int, number func(int32) uint32)
 		}
 		at := m.Place(c.recordWords(s), 1)
 		if at > wordPlace {
-			return fmt.Errorf("automaton of more than %d words", wordPlace)
+			return nil, fmt.Errorf("automaton of more than %d words", wordPlace)
 		}
 		states[s] = uint32(at) | uint32(c.kind[s])<<wordKind
 		if len(c.now[s]) > 0 {
@@ -153,13 +159,21 @@ func (c *compressed) write(m *image.Image, table int, number func(int32) uint32)
 			c.writeRecord(m.Words[states[s]&wordPlace:], s, states, defaults)
 		}
 	}
-	classes := m.Place(256, 1)
-	for b, class := range c.classOf {
-		m.Words[classes+b] = uint32(class)
-	}
+	classes := placeClasses(m, c.classOf)
 	m.Words[table+groupClasses], m.Words[table+groupStart] = uint32(classes), states[c.start]
-	return nil
+	return states, nil
 }
+
+// placeClasses places the class of each byte, a word each.
+func placeClasses(m *image.Image, of [256]uint8) int {
+	at := m.Place(256, 1)
+	for b, class := range of {
+		m.Words[at+b] = uint32(class)
+	}
+	return at
+}
+
+func ones(mask uint32) uint32 { return uint32(bits.OnesCount32(mask)) }
 
 func (c *compressed) recordWords(s int) int {
 	switch c.kind[s] {
@@ -220,7 +234,7 @@ func (c *compressed) writeRecord(w []uint32, s int, states, defaults []uint32) {
 		before := uint32(mapWords(c.classes))
 		for g := 0; g < (c.classes+31)/32; g++ {
 			w[2+2*g] = before
-			before += uint32(bits.OnesCount32(w[1+2*g]))
+			before += ones(w[1+2*g])
 		}
 	}
 	first := c.recordWords(s) - len(own)

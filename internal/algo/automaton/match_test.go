@@ -285,3 +285,19 @@ func TestTooMuchIsNamed(t *testing.T) {
 		t.Errorf("2^20 states in 1,000: %v", err)
 	}
 }
+
+func TestHybridAgreesWithRegexp(t *testing.T) {
+	t.Parallel()
+	agree(t, interpreted(Options{Hybrid: true, States: 1000}), 2000, 6)
+}
+
+func TestHybridOfSmallHeadsAgrees(t *testing.T) {
+	t.Parallel()
+	agree(t, interpreted(Options{Hybrid: true, States: 30}), 1000, 7)
+}
+
+// TestTailsAsBits has nearly no tail small enough to be a DFA.
+func TestTailsAsBits(t *testing.T) {
+	t.Parallel()
+	agree(t, interpreted(Options{Hybrid: true, States: 100, tailStates: 2}), 1000, 8)
+}

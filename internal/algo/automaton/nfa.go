@@ -58,15 +58,19 @@ func compileNFA(roots []node, ids []int32, limits thresholds) *nfa {
 		c.entries = append(c.entries, c.part(trimmed(root), match, true))
 	}
 	c.dropWrongBorders()
-	c.follow = make([][]int32, len(c.insts))
-	seen := make([]int32, len(c.insts))
-	for i := range c.insts {
-		switch c.insts[i].kind {
+	c.findFollow()
+	return &c.nfa
+}
+
+func (n *nfa) findFollow() {
+	n.follow = make([][]int32, len(n.insts))
+	seen := make([]int32, len(n.insts))
+	for i := range n.insts {
+		switch n.insts[i].kind {
 		case instBytes, instBehind, instAhead, instBorder:
-			c.follow[i] = c.reach(nil, c.insts[i].out, seen, int32(i)+1)
+			n.follow[i] = n.reach(nil, n.insts[i].out, seen, int32(i)+1)
 		}
 	}
-	return &c.nfa
 }
 
 func (c *compiler) add(i inst) int32 {

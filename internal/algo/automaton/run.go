@@ -2,8 +2,6 @@
 
 package automaton
 
-import "math/bits"
-
 // The lookup of an image in plain Go: what bpf/algo/d2fa.h does, without masks, because
 // these words were written by this package.
 
@@ -30,7 +28,7 @@ func (r reader) step(state uint32, class uint32) uint32 {
 		default:
 			bitmap := r.words[at+1+2*(class/32)]
 			if bitmap>>(class%32)&1 != 0 {
-				before := uint32(bits.OnesCount32(bitmap & (1<<(class%32) - 1)))
+				before := ones(bitmap & (1<<(class%32) - 1))
 				return r.words[at+r.words[at+2+2*(class/32)]+before]
 			}
 			state = r.words[at]

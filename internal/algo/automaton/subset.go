@@ -34,7 +34,6 @@ type subset struct {
 	classOf  [256]uint8
 	bytes    []byte // a byte of each class
 	entered  bool   // a search begins at every byte; not so in tails
-	through  bool   // borders are gone through: this is a tail
 	limit    bounds
 	seen     []int32
 	stamp    int32
@@ -114,7 +113,7 @@ func (s *subset) enter(list []int32, i int32, class int) []int32 {
 		if class == atStart && !in.edge || class != atStart && !in.set.has(s.bytes[class]) {
 			return list
 		}
-	case in.kind != instBorder || !s.through:
+	default:
 		return append(list, i)
 	}
 	for _, f := range s.follow[i] {
@@ -254,11 +253,23 @@ func borderMark(i int32) int32 { return ^i }
 func (s *subset) expandAll() error {
 	for at := 0; at < len(s.extras); at++ {
 		s.expand(at)
-		if len(s.extras) > s.limit.states || s.memory > s.limit.bytes {
-			return &ErrExplodes{len(s.extras), s.limit.states, s.memory, s.limit.bytes}
+		if err := s.exceeded(); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func (s *subset) exceeded() error {
+	if len(s.extras) > s.limit.states || s.memory > s.limit.bytes {
+		return &ErrExplodes{len(s.extras), s.limit.states, s.memory, s.limit.bytes}
+	}
+	return nil
+}
+
+func (s *subset) nextStamp() int32 {
+	s.stamp++
+	return s.stamp
 }
 
 func (s *subset) expand(at int) {

@@ -4,7 +4,9 @@ package stateful
 
 import (
 	"encoding/json"
+	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,5 +63,97 @@ func TestOneBook(t *testing.T) {
 		if f.From != "lan" || f.To != "wan" || f.TranslatedSource == nil || f.State != "assured" {
 			t.Errorf("%s: %+v", to.address, f)
 		}
+	}
+}
+
+// A connection's totals are what its ends have sent, to the packet, while it is
+// forwarded by the fast path, over a commit, over an exchange of the program, and
+// after its end.
+func TestTotalsOutliveFlows(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t)
+	for _, address := range []string{ispV4, ispV6} {
+		l := ledger{n: n, address: address, sides: []*namespace{n.client, n.isp}}
+		l.open()
+		c := n.talk(n.isp, net.JoinHostPort(address, ledgerPort))
+		talk := func() {
+			for range 100 {
+				must(t, saidAndHeard(c))
+			}
+		}
+		talk()
+		l.agrees("established", flows.PathFast, 190)
+		n.apply(forbidding("deny tcp any any 7"))
+		l.agrees("established", "", 190)
+		talk()
+		l.agrees("established", flows.PathFast, 380)
+		n.apply(networkConfig + "fast-path: {flows: 5000}\n") // needs another program
+		l.agrees("established", flows.PathKernel, 380)        // nobody has spoken since
+		talk()
+		l.agrees("established", flows.PathFast, 570)
+		n.apply(networkConfig)
+		must(t, c.Close())
+		l.agrees("time-wait", flows.PathKernel, 570)
+	}
+}
+
+const ledgerPort = "5003"
+
+// ledger counts what both ends of TCP connections to a port send.
+type ledger struct {
+	n       *network
+	address string
+	sides   []*namespace
+}
+
+func (l *ledger) open() {
+	for i, side := range l.sides {
+		side.run(fmt.Sprintf(`table inet ledger
+			delete table inet ledger
+			table inet ledger {
+				counter sent { }
+				chain sent {
+					type filter hook output priority 0
+					tcp %s %s counter name sent
+				}
+			}
+			`, []string{"dport", "sport"}[i], ledgerPort), "nft", "-f", "-")
+	}
+}
+
+// sent is what the ends have sent by now.
+func (l *ledger) sent() (t flows.Totals) {
+	for i, side := range l.sides {
+		out := side.run("", "nft", "list", "counter", "inet", "ledger", "sent")
+		at := max(strings.Index(out, "packets"), 0)
+		if _, err := fmt.Sscanf(out[at:], "packets %d bytes %d", &t.Packets[i], &t.Bytes[i]); err != nil {
+			l.n.t.Fatalf("%v: %s", err, out)
+		}
+	}
+	return t
+}
+
+// agrees wants the book to say the same, when all is quiet: an acknowledgement may come late. path "" is any.
+func (l *ledger) agrees(state, path string, fastPath uint64) {
+	l.n.t.Helper()
+	var f flows.Flow
+	var sent flows.Totals
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		var a flows.Answer
+		out := l.n.must("show", "flows", "proto", "tcp", "dst", l.address, "port", ledgerPort, "--json")
+		must(l.n.t, json.Unmarshal([]byte(out), &a))
+		if sent = l.sent(); len(a.Flows) != 1 {
+			l.n.t.Fatalf("%s: %s", l.address, out)
+		}
+		if f = a.Flows[0]; f.Packets == sent.Packets && f.Bytes == sent.Bytes && f.State == state {
+			break
+		}
+	}
+	if f.Packets != sent.Packets || f.Bytes != sent.Bytes || f.State != state {
+		l.n.t.Errorf("%s: %s, the book has %v packets and %v bytes, %d packets by the fast path; %v packets and %v bytes were sent, expected it %s",
+			l.address, f.State, f.Packets, f.Bytes, f.FastPath, sent.Packets, sent.Bytes, state)
+	}
+	if fastPathJudges && (path != "" && f.Path != path || f.FastPath < fastPath) {
+		l.n.t.Errorf("%s: forwarded by %s, %d packets by the fast path; expected by %s and at least %d", l.address, f.Path, f.FastPath, path, fastPath)
 	}
 }

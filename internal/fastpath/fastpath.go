@@ -202,7 +202,7 @@ func (f *FastPath) rebuild(s shape) error {
 		next.close()
 		return err
 	}
-	old := f.prog
+	old, counted := f.prog, f.firewall.counted
 	f.prog = next
 	f.tables.moveTo(next)
 	if err := f.tables.putFirewall(&f.firewall); err != nil {
@@ -222,8 +222,10 @@ func (f *FastPath) rebuild(s shape) error {
 	}
 	mapped.WaitForReaders() // now no packet counts there any more
 	old.leaveFlows()
+	flags, _ := splitPair(old.control.load(controlPolicy))
+	err = f.firewall.carry(old, flags, counted)
 	old.close()
-	return nil
+	return err
 }
 
 // grow gives a family that outgrew its small image the full one.

@@ -8,7 +8,6 @@ import (
 	"math/bits"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"minne/internal/fastpath/classify"
@@ -53,9 +52,11 @@ type firewall struct {
 	tables  *classify.Tables // nil when the kernel judges
 	kernel  string           // why the kernel judges all; "" when it does not
 	compile time.Duration
-	swap    time.Duration // the last time
-	noFlows string        // why the kernel carries connections though they could be carried here
-	changed bool          // sets have other members than policy says (ChangeSet)
+	swap    time.Duration        // the last time
+	noFlows string               // why the kernel carries connections though they could be carried here
+	changed bool                 // sets have other members than policy says (ChangeSet)
+	counted *judge.Policy        // whose rules the counters in force are of
+	carried map[uint16]RuleCount // of the same rules, by counters that were in force before
 }
 
 // Firewall has the verbs of a subsystem for the firewall in the fast path, which is put in place
@@ -173,6 +174,7 @@ func (f *FastPath) withFlowsOrWithout(s shape, load func(shape) error) error {
 func (t *tables) putFirewall(w *firewall) error {
 	start := time.Now()
 	m, p := &t.prog.firewall, w.policy
+	was, _ := splitPair(t.prog.control.load(controlPolicy))
 	t.firewall = w
 	flags := uint32(0)
 	var numbers []int // of the sets
@@ -195,12 +197,13 @@ func (t *tables) putFirewall(w *firewall) error {
 		flags = buffer | w.flags()
 	}
 	t.prog.control.store(controlTimeouts, timeoutWord(newProcSettings()))
+	before := w.counts()
 	t.prog.control.store(controlPolicy, pair(flags, 0))
 	m.flows.Invalidate()
 	mapped.WaitForReaders() // now no packet is judged by the old firewall
 	m.keep(numbers)
 	w.swap = time.Since(start)
-	return nil
+	return w.carry(t.prog, was, before)
 }
 
 func (w *firewall) flags() uint32 {
@@ -272,56 +275,6 @@ func (t *tables) renderZones(l *device) {
 	if l.Index < maxIfindex {
 		t.prog.interfaces.store(2*l.Index+1, zoneWord(slotOf(l.Index), t.zones[0][l.Name], t.zones[1][l.Name]))
 	}
-}
-
-// clearCounts sets the counters of a buffer to zero.
-func (t *tables) clearCounts(buffer int) error {
-	m := t.prog.objects.PolicyCounts
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return fmt.Errorf("asking how many processors there are: %w", err)
-	}
-	zero := make([]routerTally, cpus)
-	for i := range t.counters[buffer] {
-		key := uint32(buffer*judge.MaxCounters + i + 1)
-		if err := m.Put(&key, zero); err != nil {
-			return fmt.Errorf("setting the counters of rules to zero: %w", err)
-		}
-	}
-	return nil
-}
-
-// RuleCount is what a counter of the firewall (judge.Verdict.Counter) has counted in the fast path.
-// Bytes are of IP packets.
-type RuleCount struct{ Packets, Bytes uint64 }
-
-// RuleCounts are the counters of the firewall that is in force, without those that are zero. They
-// begin anew with each firewall.
-func (f *FastPath) RuleCounts() (map[uint16]RuleCount, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	counts := map[uint16]RuleCount{}
-	if f.tables == nil || f.firewall.policy == nil || f.firewall.kernel != "" {
-		return counts, nil
-	}
-	flags, _ := splitPair(f.prog.control.load(controlPolicy))
-	base := (flags & policyBuffer) * judge.MaxCounters
-	for i := 1; i <= f.firewall.policy.Counters; i++ {
-		var cpus []routerTally
-		key := base + uint32(i)
-		if err := f.prog.objects.PolicyCounts.Lookup(&key, &cpus); err != nil {
-			return nil, fmt.Errorf("reading the counters of rules: %w", err)
-		}
-		var sum RuleCount
-		for _, c := range cpus {
-			sum.Packets += c.Packets
-			sum.Bytes += c.Bytes
-		}
-		if sum.Packets > 0 {
-			counts[uint16(i)] = sum
-		}
-	}
-	return counts, nil
 }
 
 // ForgetFlows makes every flow be asked for again from conntrack: connections have been ended there.

@@ -231,7 +231,28 @@ func TestRuleCounts(t *testing.T) {
 	if here := counts[3].Packets; here+logged != packets || logged == 0 || here == 0 || len(counts) != 3 {
 		t.Errorf("%d packets were counted here and %d left to the kernel's log, expected %d together; %v", here, logged, packets, counts)
 	}
-	b.judgeBy(stateless(classify.Rule{Verdict: drop(1)}))
+
+	// The same rules with other sets, and another program: they go on counting.
+	same := stateless(
+		classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(6000), Verdict: permit(1)},
+		classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(6001), Verdict: drop(2)},
+		classify.Rule{Verdict: drop(4)},
+	)
+	b.judgeBy(same)
+	must(t, b.fast.withTables(func() error { return b.fast.rebuild(b.fast.prog.shape) }))
+	wireA.send(udpTo("6001").toB())
+	wireA.send(udpTo("6000").toB())
+	if wireB.next(time.Second, addressed(macB)) == nil {
+		t.Fatal("nothing arrives")
+	}
+	counts, err = b.fast.RuleCounts()
+	must(t, err)
+	if want := (RuleCount{packets + 1, (packets + 1) * length}); counts[1] != want || counts[2] != want {
+		t.Errorf("carried on: %v, expected %v", counts, want)
+	}
+	other := stateless(classify.Rule{Verdict: drop(1)})
+	other.Names.Counters = []string{"", "another rule"}
+	b.judgeBy(other)
 	if counts, err := b.fast.RuleCounts(); err != nil || len(counts) != 0 {
 		t.Errorf("a new firewall begins with %v, %v", counts, err)
 	}

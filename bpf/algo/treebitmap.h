@@ -39,9 +39,9 @@
 #define ALGO_TBM4_DEPTH 4
 #define ALGO_TBM6_DEPTH 20
 
-/* algo_tbm_internal is the best next hop for the path, the next 6 bits of an address, in a node whose words of an
- * end node begin at a place. */
-ALGO_INLINE algo_u32 algo_tbm_internal(struct algo_table t, algo_u32 at, algo_u32 path)
+/* algo_tbm_number is the number of the best next hop for the path, the next 6 bits of an address, in a node whose
+ * words of an end node begin at a place. */
+ALGO_INLINE algo_u32 algo_tbm_number(struct algo_table t, algo_u32 at, algo_u32 path)
 {
 	algo_u32 longest = algo_word(t, at), others = algo_word(t, at + 1), first = algo_word(t, at + 2);
 	algo_u32 bit = (algo_u32)1 << (path >> 1);
@@ -54,7 +54,7 @@ ALGO_INLINE algo_u32 algo_tbm_internal(struct algo_table t, algo_u32 at, algo_u3
 	found &= others;
 	bit = (bit & ~shorter) - 1; /* all ones when shorter */
 	found = ((found & -found) - 1) & shorter;
-	return algo_lpm_result(t, first + algo_lpm_ones(longest & bit, others & found));
+	return first + algo_lpm_ones(longest & bit, others & found);
 }
 
 /* algo_tbm_before counts the children before one in a bitmap: its bit in its word, which is the lower one, or
@@ -105,7 +105,7 @@ ALGO_INLINE algo_u32 algo_tbm4_walk(struct algo_table t, algo_u32 addr, algo_u32
 	} else if (visits) {
 		++*visits;
 	}
-	return algo_tbm_internal(t, at, addr >> 26);
+	return algo_lpm_result(t, algo_tbm_number(t, at, addr >> 26));
 }
 
 /* algo_tbm6_walk is algo_tbm4_walk for the two halves of an IPv6 address. */
@@ -136,7 +136,7 @@ ALGO_INLINE algo_u32 algo_tbm6_walk(struct algo_table t, algo_u64 hi, algo_u64 l
 	} else if (visits) {
 		++*visits;
 	}
-	return algo_tbm_internal(t, at, (algo_u32)(hi >> 58));
+	return algo_lpm_result(t, algo_tbm_number(t, at, (algo_u32)(hi >> 58)));
 }
 
 /* algo_tbm4_lookup is the next hop of an IPv4 address (host byte order), or 0. */

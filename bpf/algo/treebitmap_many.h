@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * Tree bitmap, many IPv4 addresses at a time, for native programs that have them.
+ *
+ * The lookups of a batch go down together, one stage each: while one waits for memory, the others'
+ * loads are under way already. A stage does not branch on whether a node has a child, which
+ * no predictor knows. Only what is rare has a branch: addresses that the root answers, and prefixes longer than 24 bits.
+ */
+#ifndef MINNE_ALGO_TREEBITMAP_MANY_H
+#define MINNE_ALGO_TREEBITMAP_MANY_H
+
+#include "treebitmap.h"
+
+#define ALGO_TBM_BATCH 32
+#define ALGO_TBM_BATCH_FOUND 64 /* instead of a path: the root has the number of the next hop */
+
+ALGO_INLINE void algo_tbm_fetch(struct algo_table t, algo_u32 at)
+{
+	__builtin_prefetch(t.words + (at & t.mask));
+}
+
+/* algo_tbm4_down is where the internal bitmap for an address is, and the path in it. node is an inner node below the root. */
+ALGO_INLINE algo_u32 algo_tbm4_down(struct algo_table t, algo_u32 node, algo_u32 addr, algo_u32 *path)
+{
+	algo_u32 first = addr << ALGO_LPM_ROOT_BITS >> 26, upper = first >> 5;
+	algo_u32 second = addr << (ALGO_LPM_ROOT_BITS + ALGO_TBM_STRIDE) >> 26;
+	algo_u32 bit = (algo_u32)1 << (first & 31);
+	algo_u32 inner = algo_word(t, node + upper), end = algo_word(t, node + 3 + upper);
+	algo_u32 child, down = 0, at = node;
+
+	if (inner & bit) {
+		node = algo_word(t, node + 2) +
+		       ALGO_TBM_INNER_WORDS * algo_tbm_before(algo_word(t, node), inner, upper, bit);
+		addr <<= ALGO_LPM_ROOT_BITS + ALGO_TBM_STRIDE;
+		for (int i = 1; i < ALGO_TBM4_DEPTH; i++) {
+			node = algo_tbm_step(t, node, addr >> 26, &at, &down);
+			if (!node)
+				break;
+			addr <<= ALGO_TBM_STRIDE;
+		}
+		if (down)
+			addr <<= ALGO_TBM_STRIDE;
+		*path = addr >> 26;
+		return at;
+	}
+	child = (algo_u32)algo_opaque(0 - (algo_u64)(end >> (first & 31) & 1));
+	at = algo_word(t, node + 5) + ALGO_TBM_END_WORDS * algo_tbm_before(algo_word(t, node + 3), end, upper, bit);
+	node += ALGO_TBM_INTERNAL;
+	*path = first ^ ((first ^ second) & child);
+	return node ^ ((node ^ at) & child);
+}
+
+/* algo_tbm4_batch finds the next hops of at most ALGO_TBM_BATCH addresses. */
+ALGO_INLINE void algo_tbm4_batch(struct algo_table t, const algo_u32 *addrs, algo_u32 *hops, algo_u32 n)
+{
+	algo_u32 at[ALGO_TBM_BATCH], path[ALGO_TBM_BATCH];
+
+	for (algo_u32 i = 0; i < n; i++) {
+		at[i] = algo_word(t, ALGO_LPM_ROOT + (addrs[i] >> (32 - ALGO_LPM_ROOT_BITS)));
+		algo_tbm_fetch(t, ALGO_LPM_PLACE(at[i]));
+	}
+	for (algo_u32 i = 0; i < n; i++) {
+		algo_u32 kind = ALGO_LPM_KIND(at[i]);
+
+		at[i] = ALGO_LPM_PLACE(at[i]);
+		path[i] = addrs[i] << ALGO_LPM_ROOT_BITS >> 26;
+		if (kind == ALGO_TBM_INNER)
+			at[i] = algo_tbm4_down(t, at[i], addrs[i], &path[i]);
+		else if (!kind)
+			path[i] = ALGO_TBM_BATCH_FOUND;
+		algo_tbm_fetch(t, at[i]);
+	}
+	for (algo_u32 i = 0; i < n; i++) {
+		if (path[i] != ALGO_TBM_BATCH_FOUND)
+			at[i] = algo_tbm_number(t, at[i], path[i]);
+		algo_tbm_fetch(t, at[i] & ALGO_LPM_WIDE ? at[i] : at[i] >> 1);
+	}
+	for (algo_u32 i = 0; i < n; i++)
+		hops[i] = algo_lpm_result(t, at[i]);
+}
+
+/* algo_tbm4_many finds the next hops of n IPv4 addresses (host byte order). */
+ALGO_INLINE void algo_tbm4_many(struct algo_table t, const algo_u32 *addrs, algo_u32 *hops, algo_u32 n)
+{
+	for (; n >= ALGO_TBM_BATCH; n -= ALGO_TBM_BATCH, addrs += ALGO_TBM_BATCH, hops += ALGO_TBM_BATCH)
+		algo_tbm4_batch(t, addrs, hops, ALGO_TBM_BATCH);
+	algo_tbm4_batch(t, addrs, hops, n);
+}
+
+#endif

@@ -32,8 +32,8 @@ struct transport {
 	__be16 dport;  // of ICMP: type and code
 	__u8 protocol; // IP's number
 	__u8 tcp;      // flags of TCP
-	__u16 reserved;
-};
+	__u16 sequence; // upper half of TCP's sequence number
+} __attribute__((aligned(8)));
 
 // A packet on its journey. The pointers hold until the packet's size changes.
 struct packet {

@@ -49,6 +49,7 @@ static __always_inline enum reason read_tcp(struct transport *t, const struct se
 	if (header < sizeof(*tcp) || header > length)
 		return REASON_TRANSPORT;
 	t->tcp = tcp->flags;
+	t->sequence = bpf_ntohl(tcp->sequence) >> 16;
 	t->sport = tcp->sport;
 	t->dport = tcp->dport;
 	return REASON_NONE;
@@ -103,6 +104,20 @@ WITH_CONTEXT int read_transport(struct xdp_md *ctx, struct transport *t, __u32 o
 	return REASON_NONE;
 }
 
+// What is behind an IP header of so many bytes.
+static __always_inline enum reason look_behind(struct packet *p, __u32 header)
+{
+	STAGE(read_transport(p->ctx, &p->transport, p->ip - p->data + header, p->length - header));
+#ifndef CONNTRACK
+	// Makes the verifier forget which protocol leaves what, or it would go on for each of them.
+	__u64 any = p->ctx->ingress_ifindex, *all = (__u64 *)&p->transport, found = *all;
+
+	asm volatile("%0 ^= %1; %0 ^= %1" : "+r"(found) : "r"(any));
+	*all = found;
+#endif
+	return REASON_NONE;
+}
+
 static __always_inline enum reason transport4(struct packet *p, struct control *c)
 {
 	struct iphdr *ip = p->ip;
@@ -116,7 +131,7 @@ static __always_inline enum reason transport4(struct packet *p, struct control *
 	if (p->policy & POLICY_KERNEL)
 		return REASON_FIREWALL;
 	p->transport.protocol = ip->protocol;
-	return read_transport(p->ctx, &p->transport, p->ip - p->data + sizeof(*ip), p->length - sizeof(*ip));
+	return look_behind(p, sizeof(*ip));
 }
 
 static __always_inline enum reason transport6(struct packet *p, struct control *c)
@@ -134,7 +149,7 @@ static __always_inline enum reason transport6(struct packet *p, struct control *
 	if (walks6(ip->nexthdr) || ip->nexthdr == IPPROTO_AH)
 		return REASON_EXTENSION;
 	p->transport.protocol = ip->nexthdr;
-	return read_transport(p->ctx, &p->transport, p->ip - p->data + sizeof(*ip), p->length - sizeof(*ip));
+	return look_behind(p, sizeof(*ip));
 }
 
 #endif

@@ -77,6 +77,9 @@ func (m *Image) Seal() error {
 	return nil
 }
 
+// Used is how many words of a sealed image mean something; the others fill it up.
+func (m *Image) Used() int { return int(m.Words[headUsed]) }
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // checksum is CRC-32C (RFC 3720 B.4) of words as little-endian bytes.

@@ -136,7 +136,7 @@ func (b *bed) agree(keys []Key, flags ...string) map[string]float64 {
 }
 
 // used is the memory of a structure's image that means something, in bytes.
-func (b *bed) used(name string) int { return 4 * int(b.images[name].Words[4]) }
+func (b *bed) used(name string) int { return StatsOf(b.images[name]).UsedBytes }
 
 // million is how many keys are compared at a time.
 const million = 1_000_000
@@ -180,8 +180,13 @@ func TestBars(t *testing.T) {
 		keys[i] = inside(b6.routes[rng.IntN(len(b6.routes))].Prefix, rng)
 	}
 	visits := b6.agree(keys, "-O2")
-	t.Logf("IPv6, inside the table's prefixes: nodes %v, bytes sst %d tbm %d", visits, b6.used("sst"), b6.used("tbm"))
-	t.Logf("IPv4: bytes sst %d tbm %d", b4.used("sst"), b4.used("tbm"))
+	t.Logf("IPv6, inside the table's prefixes: nodes for a lookup: %v", visits)
+	for name, m := range b6.images {
+		t.Logf("IPv6 %s: %+v", name, StatsOf(m))
+	}
+	for name, m := range b4.images {
+		t.Logf("IPv4 %s: %+v", name, StatsOf(m))
+	}
 	if visits["sst"] > 7 {
 		t.Errorf("shape-shifting trie, IPv6: %.2f nodes for a lookup, expected at most 7", visits["sst"])
 	}

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"slices"
 	"testing"
 
 	"minne/internal/algo/image"
 	"minne/internal/algo/lpm"
-	"minne/internal/fastpath/fib"
 	"minne/internal/fulltable"
 	"minne/internal/testns"
 )
@@ -107,92 +105,4 @@ func inside(p netip.Prefix, rng *rand.Rand) lpm.Key {
 		k.Lo |= rng.Uint64() >> (n - 64)
 	}
 	return k
-}
-
-// public is a random IPv4 address that packets on the Internet may have.
-func public(rng *rand.Rand) lpm.Key {
-	for {
-		k := lpm.Key{Hi: uint64(rng.Uint32()) << 32}
-		if a := k.Address(lpm.IPv4); a.IsGlobalUnicast() && !a.IsPrivate() && a.As4()[0] < 224 && a.As4()[0] != 0 {
-			return k
-		}
-	}
-}
-
-// BenchmarkRounds shows ns per lookup of all structures, in turns, and how they compare with the router's own.
-func BenchmarkRounds(b *testing.B) {
-	bench, err := NewBench()
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer bench.Close()
-	for _, f := range []lpm.Family{lpm.IPv4, lpm.IPv6} {
-		routes := fullTable(b, f)
-		rng := rand.New(rand.NewPCG(3, 3))
-		for i := range bench.Keys {
-			if f == lpm.IPv4 {
-				bench.Keys[i] = public(rng)
-			} else {
-				bench.Keys[i] = inside(routes[rng.IntN(len(routes))].Prefix, rng)
-			}
-		}
-		own, used, err := bench.FIB(f, fib.Default, routes)
-		if err != nil {
-			b.Fatal(err)
-		}
-		all := []*round{{name: "router", c: own, used: used}}
-		for _, s := range structures {
-			m, err := s.build(f, routes)
-			if err != nil {
-				b.Fatal(err)
-			}
-			c, err := bench.Image(f, m)
-			if err != nil {
-				b.Fatal(err)
-			}
-			all = append(all, &round{name: s.name, c: c, used: 4 * int(m.Words[4])})
-		}
-		for range 9 {
-			for _, r := range all {
-				r.measure(b)
-			}
-		}
-		for _, r := range all {
-			var ratios [2][]float64
-			for d := range ratios {
-				for i := range r.ns[d] {
-					ratios[d] = append(ratios[d], r.ns[d][i]/all[0].ns[d][i])
-				}
-			}
-			b.Logf("IPv%d %-15s %8d bytes  independent %6.1f ns (%.2f)  dependent %6.1f ns (%.2f)",
-				f, r.name, r.used, median(r.ns[0]), median(ratios[0]), median(r.ns[1]), median(ratios[1]))
-			r.c.Close()
-		}
-	}
-}
-
-type round struct {
-	name string
-	c    *Contender
-	used int
-	ns   [2][]float64
-}
-
-func (r *round) measure(b *testing.B) {
-	for d, dependent := range []bool{false, true} {
-		// The caches still hold the predecessor's table.
-		if _, err := r.c.Time(0, 1<<17, dependent); err != nil {
-			b.Fatal(err)
-		}
-		ns, err := r.c.Time(1<<18, 1<<18, dependent)
-		if err != nil {
-			b.Fatal(err)
-		}
-		r.ns[d] = append(r.ns[d], ns)
-	}
-}
-
-func median(v []float64) float64 {
-	s := slices.Sorted(slices.Values(v))
-	return s[len(s)/2]
 }

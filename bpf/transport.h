@@ -83,7 +83,11 @@ static __always_inline enum reason read_ports(struct transport *t, const struct 
 // from there on.
 WITH_CONTEXT int read_transport(struct xdp_md *ctx, struct transport *t, __u32 offset, __u32 length)
 {
-	const void *end = (void *)(long)ctx->data_end, *at = (void *)(long)ctx->data + (offset & 0xfe); // even: some CPUs must know
+	const void *end = (void *)(long)ctx->data_end, *at;
+
+	// Always two more than a multiple of four, as the frame begins two bytes before one: CPUs that need loads to be
+	// aligned have to know.
+	at = (void *)(long)ctx->data + ((offset & 0xfc) | 2);
 
 	if (!t)
 		return REASON_INTERNAL;

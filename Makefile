@@ -38,6 +38,7 @@ lint: generate
 test: lint build
 	$(GO) test -count=1 -p 2 -timeout 20m ./... $(ARGS)
 	$(GO) test -count=1 -v -run TestVerifier ./internal/fastpath
+	MINNE_TEST_UML=1 $(GO) test -count=1 -run 'TestStatelessVerdicts|TestSets$$' ./internal/fastpath # no JIT, no BTF, aligned loads
 	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime 10s ./internal/config
 	$(GO) test -run '^$$' -fuzz FuzzSecrets -fuzztime 5s ./internal/config
 	$(GO) test -run '^$$' -fuzz FuzzCompile -fuzztime 5s ./internal/fastpath/classify

@@ -70,23 +70,7 @@ func TestFullTableInEBPF(t *testing.T) {
 		}
 		for _, s := range structures {
 			t.Run(fmt.Sprintf("%s IPv%d", s.name, f), func(t *testing.T) {
-				m, err := s.build(f, routes)
-				if err != nil {
-					t.Fatal(err)
-				}
-				c, err := b.Image(f, m)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer c.Close()
-				if err := c.Check(KeyCount); err != nil {
-					t.Fatal(err)
-				}
-				for i, k := range b.Keys {
-					if want := reference.Lookup(k); b.Answers[i] != want {
-						t.Fatalf("%v: eBPF says %d, the reference %d", k.Address(f), b.Answers[i], want)
-					}
-				}
+				b.agree(t, s, f, routes, reference)
 			})
 		}
 	}
@@ -105,4 +89,75 @@ func inside(p netip.Prefix, rng *rand.Rand) lpm.Key {
 		k.Lo |= rng.Uint64() >> (n - 64)
 	}
 	return k
+}
+
+// TestDeepTableInEBPF takes the programs to the last bit of an address, in crowds within crowds and to next hops
+// of 32 bits.
+func TestDeepTableInEBPF(t *testing.T) {
+	b, err := NewBench()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	rng := rand.New(rand.NewPCG(8, 8))
+	for _, f := range []lpm.Family{lpm.IPv4, lpm.IPv6} {
+		base := lpm.Key{Hi: rng.Uint64(), Lo: rng.Uint64()}.Address(f)
+		var routes []lpm.Route
+		for i := range 40_000 {
+			around := netip.PrefixFrom(base, i%base.BitLen()).Masked()
+			length := min(base.BitLen(), around.Bits()+rng.IntN(20))
+			p := netip.PrefixFrom(inside(around, rng).Address(f), length).Masked()
+			routes = append(routes, lpm.Route{Prefix: p, NextHop: 1 + rng.Uint32()>>1})
+		}
+		reference, err := lpm.NewReference(f, routes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range b.Keys {
+			b.Keys[i] = inside(routes[rng.IntN(len(routes))].Prefix, rng)
+		}
+		for _, s := range structures {
+			t.Run(fmt.Sprintf("%s IPv%d", s.name, f), func(t *testing.T) {
+				b.agree(t, s, f, routes, reference)
+			})
+		}
+	}
+}
+
+// agree compares the answers of a structure's program about all keys with the reference's.
+func (b *Bench) agree(t *testing.T, s structure, f lpm.Family, routes []lpm.Route, reference *lpm.Reference) {
+	t.Helper()
+	m, err := s.build(f, routes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := b.Image(f, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Check(KeyCount); err != nil {
+		t.Fatal(err)
+	}
+	for i, k := range b.Keys {
+		if want := reference.Lookup(k); b.Answers[i] != want {
+			t.Fatalf("%v: eBPF says %d, the reference %d", k.Address(f), b.Answers[i], want)
+		}
+	}
+}
+
+// TestOtherImage gives a contender an image that is not for longest prefix match.
+func TestOtherImage(t *testing.T) {
+	b, err := NewBench()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	m := image.New(image.Bloom)
+	if err := m.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Image(lpm.IPv4, m); err == nil {
+		t.Error("a Bloom filter was taken")
+	}
 }

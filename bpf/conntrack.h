@@ -24,7 +24,8 @@ struct connection {
 	__u8 diverted;       // the translation has another destination
 	__u8 asked;          // conntrack was asked
 	__u8 known;          // what it said, enum known
-	__u8 reserved[3];
+	__u8 reserved;
+	__u16 sequence;      // upper half of TCP's sequence number
 };
 
 // That of the packet at hand; each build of the program has its own.

@@ -75,7 +75,7 @@ struct flow_side {
 	__u16 generation;    // flow_control.generation when the flow was made
 	__u8 version;        // odd: the flow is complete; counts up when it is made and when it ends
 	__u8 flags;          // FLOW_
-	__u16 rule;          // of the caller: what permitted the flow
+	__u16 mark;          // of the caller; 0 when the flow is made
 };
 
 #define FLOW_TRANSLATED 1 // the replies' addresses or ports are not just the original's turned round

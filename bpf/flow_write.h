@@ -329,7 +329,6 @@ static __noinline int flow_alone(struct flow_control *c, const struct flow_side 
 struct flow_new {
 	struct flow_key original; // of packets of who opened the connection, as they come in
 	struct flow_key reply;    // of packets of the other, as they come in
-	__u16 rule[2];            // of packets in either direction
 	__u16 now;                // flow_now
 	__u8 flags;               // FLOW_
 };
@@ -348,7 +347,7 @@ static __noinline int flow_write(struct flow_side *s, const struct flow_new *n, 
 	s->seen = n->now;
 	s->generation = generation;
 	s->flags = n->flags;
-	s->rule = n->rule[reply & 1];
+	s->mark = 0;
 	asm volatile("" ::: "memory");
 	s->version++;
 	return 0;

@@ -111,7 +111,6 @@ static __always_inline __u32 insert(struct run *r, const struct flow_pair *p, __
 	struct flow_new n = {
 		.original = p->key[0],
 		.reply = p->key[1],
-		.rule = { i, i + 1 },
 		.now = r->now,
 		.flags = r->flags,
 	};

@@ -82,6 +82,23 @@ static __always_inline int translation(struct connection *n, const struct flow_h
 	return 1;
 }
 
+// How far sequence numbers of one direction may lie from each other, in units of 64 KiB: 8 MiB either way.
+#define SEQUENCE_REACH 128
+
+// Whether a segment continues what the flow's last segments said. Conntrack has not seen those, and takes every
+// FIN and RST for true (nf_conntrack_tcp_be_liberal): a forged one, whose sender has to guess the
+// number, is not told to it, and the far end ignores it. The mark of a side is the upper
+// half of the last sequence number, 0 when none was seen. What is out of reach moves it once in a tick only.
+static __always_inline int continues(struct flow_side *side, __u16 sequence, int new_tick)
+{
+	__u16 last = side->mark;
+	int near = !last || (__u16)(sequence - last + SEQUENCE_REACH) < 2 * SEQUENCE_REACH;
+
+	if ((near || new_tick) && last != sequence && !trace_build)
+		side->mark = sequence;
+	return near;
+}
+
 // flow_of finds a packet's flow, or learns it from conntrack.
 WITH_CONTEXT int flow_of(struct xdp_md *ctx, struct connection *n)
 {
@@ -95,13 +112,15 @@ WITH_CONTEXT int flow_of(struct xdp_md *ctx, struct connection *n)
 	if (!lookup(&n->key, &hit))
 		return without_flow(ctx, n, is_tcp);
 	if (is_tcp) {
-		if (n->tcp & (TCP_FIN | TCP_RST)) {
+		__u32 end = n->tcp & (TCP_FIN | TCP_RST);
+
+		if (n->tcp & TCP_SYN || !(n->tcp & (TCP_ACK | TCP_RST)) || end == (TCP_FIN | TCP_RST))
+			return REASON_CONNECTION; // conntrack knows which of these make sense
+		if (continues(hit.side, n->sequence, hit.side->seen != now && !end) && end) {
 			if (!trace_build)
 				flow_delete(&hit);
 			return REASON_ENDS;
 		}
-		if ((n->tcp & (TCP_SYN | TCP_ACK)) != TCP_ACK)
-			return REASON_CONNECTION;
 	}
 	if (hit.side->seen != now && !trace_build) {
 		if (!conntrack_renew(ctx, &n->key, n->timeout)) {
@@ -131,6 +150,7 @@ static __always_inline enum reason find_flow(struct packet *p, struct way *w, st
 	write_key(p, &n->key, ipv6);
 	n->policy = p->policy;
 	n->tcp = p->transport.tcp;
+	n->sequence = p->transport.sequence;
 	n->timeout = p->transport.protocol == IPPROTO_TCP ? c->timeout_tcp : c->timeout_udp;
 	STAGE(flow_of(p->ctx, n));
 	if (!n->diverted)

@@ -66,7 +66,7 @@ type side struct {
 type life struct {
 	seen, generation uint16
 	version, flags   uint8
-	rule             uint16
+	mark             uint16
 }
 
 func lifeOf(w uint64) life {
@@ -74,7 +74,7 @@ func lifeOf(w uint64) life {
 	binary.NativeEndian.PutUint64(b[:], w)
 	return life{
 		seen: binary.NativeEndian.Uint16(b[:]), generation: binary.NativeEndian.Uint16(b[2:]),
-		version: b[4], flags: b[5], rule: binary.NativeEndian.Uint16(b[6:]),
+		version: b[4], flags: b[5], mark: binary.NativeEndian.Uint16(b[6:]),
 	}
 }
 

@@ -15,8 +15,7 @@ type Flow struct {
 	Key        [2]Key        `json:"key"`
 	Packets    [2]uint64     `json:"packets"`
 	Bytes      [2]uint64     `json:"bytes"` // of IP packets
-	Rule       [2]uint16     `json:"rule"`
-	Idle       time.Duration `json:"idle"` // since the last packet, to 2^31 ns
+	Idle       time.Duration `json:"idle"`  // since the last packet, to 2^31 ns
 	Translated bool          `json:"translated"`
 	Stale      bool          `json:"stale"` // made before the last commit
 	Flags      uint8         `json:"-"`
@@ -55,7 +54,6 @@ func (t *Table) read(n uint32, now, generation uint16) (f Flow, ok bool) {
 		key := s.readKey()
 		f.Key[d] = key.key()
 		f.Packets[d], f.Bytes[d] = atomic.LoadUint64(&s.packets), atomic.LoadUint64(&s.bytes)
-		f.Rule[d] = lives[d].rule
 	}
 	for d := range 2 {
 		if lifeOf(atomic.LoadUint64(&t.sides[2*n+uint32(d)].life)).version != lives[0].version {

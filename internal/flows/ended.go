@@ -20,7 +20,7 @@ import (
 // (nf_conntrack_timestamp), and what ended before is not its.
 
 const (
-	// mostKept is how many connections totals are kept of: about 20 MB.
+	// mostKept is how many connections totals are kept of: about 25 MB.
 	mostKept = 1 << 18
 	// leastKept is up to how many nobody looks whether the kernel still has them.
 	leastKept = 1 << 14
@@ -129,18 +129,18 @@ func (k *kept) read() (of map[uint64]*past, ended map[uint64]bool) {
 	return maps.Clone(k.of), ended
 }
 
-// settle forgets what was read of connections that the kernel did not have, or had with less: of is what read has
-// returned, left what is to stay of it.
-func (k *kept) settle(of, left map[uint64]*past) {
+// settle forgets what no connection of the kernel has counted. r is of what read has returned.
+func (k *kept) settle(r *repeated) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for h, p := range of {
+	for h, p := range r.ended {
+		later, cut := r.later[h]
 		switch {
 		case k.of[h] != p: // another flow has ended meanwhile
-		case left[h] == nil:
+		case !r.found[h], cut && later == nil:
 			delete(k.of, h)
-		default:
-			k.of[h] = left[h]
+		case cut:
+			k.of[h] = later
 		}
 	}
 	k.enough = min(max(2*len(k.of), leastKept), k.most)

@@ -30,7 +30,8 @@ type repeated struct {
 	seed  maphash.Seed
 	flows []counted
 	ended map[uint64]*past
-	left  map[uint64]*past // of ended, what belongs to connections that the kernel has
+	found map[uint64]bool  // those of ended whose connections the kernel has
+	later map[uint64]*past // of found, what is left where an earlier connection had counted, too
 }
 
 type counted struct {
@@ -64,13 +65,13 @@ func (t *Table) readRepeated(filter flow.Filter) *repeated {
 
 // join reads the kernel's side, and visits each connection with what the fast path has counted of it.
 func (t *Table) join(ctx context.Context, r *repeated, visit func(*Connection)) error {
-	r.left = map[uint64]*past{}
+	r.found, r.later = make(map[uint64]bool, len(r.ended)), map[uint64]*past{}
 	err := connections(ctx, func(c *Connection) {
 		r.join(c)
 		visit(c)
 	})
 	if err == nil {
-		t.ended.settle(r.ended, r.left)
+		t.ended.settle(r)
 	}
 	return err
 }
@@ -96,8 +97,8 @@ func (r *repeated) join(c *Connection) {
 		}
 		sum, whole := p.since(began)
 		more.add(&sum)
-		if r.left[h] = p; !whole {
-			r.left[h] = p.after(began)
+		if r.found[h] = true; !whole {
+			r.later[h] = p.after(began)
 		}
 	}
 	c.Repeated = more.packets

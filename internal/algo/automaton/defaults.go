@@ -8,8 +8,9 @@ package automaton
 // No tree is longer than twice the longest way of defaults, so that many are followed for a byte at most.
 //
 // The complete graph of thousands of states is too large. Only pairs that are likely to be
-// heavy are weighed: a state with the start; with those of the longest suffixes of what led to it, as in
-// Aho and Corasick's automaton; and with some of the states that agree with it in an eighth of the row.
+// heavy are weighed: a state with the start; with its hub, the state that most of its bytes lead to; with
+// those of the longest suffixes of what led to it from a hub, as in Aho and Corasick's automaton, where the
+// start is the only hub; and with some of the states that agree with it in an eighth of the row.
 // Leaving out an edge can only cost memory.
 
 const (
@@ -67,10 +68,12 @@ func (d *dfa) edges() []edge {
 			list = append(list, edge{a, b, shared})
 		}
 	}
-	suffix := d.suffixStates()
+	hubs := d.hubs()
+	suffix := d.suffixStates(hubs)
 	for s := range d.states() {
 		weigh(int32(s), d.start)
-		for i, f := 0, suffix[s]; i < suffixes && f != d.start; i, f = i+1, suffix[f] {
+		weigh(int32(s), hubs[s])
+		for i, f := 0, suffix[s]; i < suffixes && f != hubs[s]; i, f = i+1, suffix[f] {
 			weigh(int32(s), f)
 		}
 	}
@@ -78,8 +81,28 @@ func (d *dfa) edges() []edge {
 	return list
 }
 
-// suffixStates are the states after what led to a state first, without the first byte of it.
-func (d *dfa) suffixStates() []int32 {
+// hubs are the states that most classes lead to from each state. That of a search under way is the state in
+// which none is, but which knows the same of what has been.
+func (d *dfa) hubs() []int32 {
+	hubs := make([]int32, d.states())
+	count := make([]int32, d.states())
+	for s := range hubs {
+		best := d.row(s)[0]
+		for _, t := range d.row(s) {
+			if count[t]++; count[t] > count[best] {
+				best = t
+			}
+		}
+		for _, t := range d.row(s) {
+			count[t] = 0
+		}
+		hubs[s] = best
+	}
+	return hubs
+}
+
+// suffixStates are the states after what led to a state from a hub first, without the first byte of it.
+func (d *dfa) suffixStates(hubs []int32) []int32 {
 	suffix := make([]int32, d.states())
 	seen := make([]bool, d.states())
 	seen[d.start], suffix[d.start] = true, d.start
@@ -92,8 +115,8 @@ func (d *dfa) suffixStates() []int32 {
 				continue
 			}
 			seen[t] = true
-			suffix[t] = d.start
-			if s != d.start {
+			suffix[t] = s
+			if s != d.start && hubs[s] != s {
 				suffix[t] = d.row(int(suffix[s]))[c]
 			}
 			queue = append(queue, t)

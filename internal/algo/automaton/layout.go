@@ -94,17 +94,23 @@ func (d *dfa) isDead(s int) bool {
 // mapWords are those of a recordMap before its transitions.
 func mapWords(classes int) int { return 1 + 2*((classes+31)/32) }
 
-// transitions counts what is stored, defaults included.
-func (c *compressed) transitions() int {
-	n := 0
+// transitions counts what is stored: over classes of bytes, and over bytes, each with the defaults.
+func (c *compressed) transitions() (classes, bytes int) {
+	var size [256]int // of a class
+	for _, class := range c.classOf {
+		size[class]++
+	}
 	for s := range c.states() {
 		if c.parent[s] < 0 {
-			n += c.classes
-		} else {
-			n += 1 + len(c.own[s])
+			classes, bytes = classes+c.classes, bytes+256
+			continue
+		}
+		classes, bytes = classes+1, bytes+1
+		for _, class := range c.own[s] {
+			classes, bytes = classes+1, bytes+size[class]
 		}
 	}
-	return n
+	return classes, bytes
 }
 
 // longest counts the defaults in a row.

@@ -140,6 +140,23 @@ func (t thresholds) explode(n repeatNode, lead bool) bool {
 	return max(n.min, n.max) >= t.count && widest(n.part) >= t.span
 }
 
+// wild tells whether a pattern has a repeat that would become a border.
+func (t thresholds) wild(n node, lead bool) bool {
+	switch n := n.(type) {
+	case repeatNode:
+		return t.explode(n, lead) || t.wild(n.part, false)
+	case choiceNode:
+		return slices.ContainsFunc(n.parts, func(p node) bool { return t.wild(p, lead) })
+	case concatNode:
+		for i, p := range n.parts {
+			if t.wild(p, lead && i == 0) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // widest is the size of the largest set of bytes in a part.
 func widest(n node) int {
 	most := 0

@@ -43,6 +43,9 @@ type subset struct {
 	states   map[string]int32
 	extras   [][]int32
 	variant  []int
+	stepID   []int32 // of the entries by variant and class: equal where step and variant behind are
+	raw      map[string]int32
+	rawKey   []byte
 	quiet    []int32 // entriesOnly, plus 1
 	list     []int32 // in use by expand
 	key      []byte
@@ -97,6 +100,17 @@ func (s *subset) enterEverywhere() {
 			step[c] = s.stepOf(nil, list, c)
 		}
 		s.steps = append(s.steps, step)
+	}
+	s.raw = map[string]int32{}
+	numbers := map[string]int32{}
+	for v := range s.steps {
+		for c, list := range s.steps[v] {
+			key := fmt.Sprint(s.after[c], list)
+			if _, ok := numbers[key]; !ok {
+				numbers[key] = int32(len(numbers))
+			}
+			s.stepID = append(s.stepID, numbers[key])
+		}
 	}
 	s.quiet = make([]int32, len(s.variants)*len(s.bytes))
 }
@@ -282,15 +296,35 @@ func (s *subset) expand(at int) {
 				s.out.next = append(s.out.next, s.entriesOnly(v, c))
 				continue
 			}
-			for _, i := range s.steps[v][c] {
-				if s.seen[i] != s.stamp {
-					s.seen[i] = s.stamp
-					s.list = append(s.list, i)
-				}
-			}
 		}
-		s.out.next = append(s.out.next, s.state(c, s.list))
+		s.out.next = append(s.out.next, s.stepped(v, c))
 	}
+}
+
+// stepped is the state after a class in a variant, s.list being what extras lead to. The same lists come again and again: those as
+// they are, unsorted, are remembered with the step of the entries.
+func (s *subset) stepped(v, c int) int32 {
+	if !s.entered {
+		return s.state(c, s.list)
+	}
+	key := binary.AppendUvarint(s.rawKey[:0], uint64(s.stepID[v*len(s.bytes)+c]))
+	for _, i := range s.list {
+		key = binary.LittleEndian.AppendUint32(key, uint32(i))
+	}
+	s.rawKey = key
+	if at, ok := s.raw[string(key)]; ok {
+		return at
+	}
+	for _, i := range s.steps[v][c] {
+		if s.seen[i] != s.stamp {
+			s.seen[i] = s.stamp
+			s.list = append(s.list, i)
+		}
+	}
+	at := s.state(c, s.list)
+	s.raw[string(key)] = at
+	s.memory += len(key)
+	return at
 }
 
 // entriesOnly is the state after a class in a variant if no search was under way: most transitions lead to such.

@@ -60,6 +60,9 @@ func (b *Bench) Policies(ctx context.Context) (*closedloop.Policies, error) {
 	})
 }
 
+// fewest is how many rounds a comparison has whose trials are slow.
+const fewest = 8
+
 // judging is how many times more packets per second B forwards than A, in a share of the rounds.
 func judging(share int, sides func(*closedloop.Policies) (a, b closedloop.Side)) func(context.Context, *Bench) (Measured, error) {
 	return func(ctx context.Context, bench *Bench) (Measured, error) {
@@ -68,7 +71,7 @@ func judging(share int, sides func(*closedloop.Policies) (a, b closedloop.Side))
 			return Measured{}, err
 		}
 		a, b := sides(p)
-		c, err := closedloop.Compare(ctx, a, b, max(1, bench.Rounds/share))
+		c, err := closedloop.Compare(ctx, a, b, max(bench.Rounds/share, min(bench.Rounds, fewest)))
 		return measured(c.Ratio, c.SameSame), err
 	}
 }

@@ -156,8 +156,8 @@ func (f *FastPath) Apply(_ context.Context, d Desired) error {
 	f.tables.desired = d
 	s := f.prog.shape
 	s.structure = d.Structure
-	if s.firewall.conntrack && d.Flows != 0 {
-		s.firewall.flows = d.Flows
+	if s.firewall.conntrack {
+		s.firewall.flows = flowsFor(d.Flows)
 	}
 	if s != f.prog.shape {
 		if err := f.rebuild(s); err != nil {

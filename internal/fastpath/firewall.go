@@ -132,10 +132,7 @@ func (w *firewall) shape(before firewallShape, flows int) firewallShape {
 	}
 	s.members = max(s.members, before.members)
 	if w.policy.Stateful {
-		s.conntrack = true
-		if s.flows = flows; flows == 0 {
-			s.flows = defaultFlows()
-		}
+		s.conntrack, s.flows = true, flowsFor(flows)
 	}
 	return s
 }
@@ -143,8 +140,12 @@ func (w *firewall) shape(before firewallShape, flows int) firewallShape {
 // minMembers is the least room for members of sets, for those that come live.
 const minMembers = 4096
 
-// defaultFlows is as many as conntrack can have, but not more than a 32nd of the memory.
-func defaultFlows() int {
+// flowsFor is how many flows there is room for when the operator asks for so many: 0 is as many as
+// conntrack can have, but not more than a 32nd of the memory.
+func flowsFor(asked int) int {
+	if asked != 0 {
+		return asked
+	}
 	var info unix.Sysinfo_t
 	flows := flow.MinFlows
 	if unix.Sysinfo(&info) == nil {

@@ -278,9 +278,20 @@ func TestConnections(t *testing.T) {
 	if list := b.flows(); len(list) != 1 || list[0].Translated || list[0].Packets[0] == 0 {
 		t.Errorf("flows: %+v", list)
 	}
+	room := b.fast.prog.shape.firewall.flows
 	if s, ok, err := b.fast.FlowStats(); err != nil || !ok || s.Counts.Inserts != 1 {
 		t.Errorf("statistics: %+v, %t, %v", s, ok, err)
 	}
+
+	for _, c := range []struct{ asked, want int }{{flow.MinFlows, flow.MinFlows}, {0, room}} {
+		d := b.desired()
+		d.Flows = c.asked
+		must(t, b.fast.Apply(t.Context(), d))
+		if got := b.fast.prog.shape.firewall.flows; got != c.want {
+			t.Errorf("room for %d flows with flows: %d, expected %d", got, c.asked, c.want)
+		}
+	}
+	k.carried()
 
 	b.fast.ForgetFlows()
 	b.expect(k.out.toB(), b.bench.in, learned)

@@ -2,8 +2,7 @@
  *
  * What the structures for longest prefix match have in common: the root and the next hops.
  *
- * The first 13 bits of an address pick a word of the root, which lies behind the header. It is
- * the number of a next hop, or, when bits 29 and 30 say so, the place of a node. Next hops are numbered
+ * The first 13 bits of an address pick a word of the root, which lies behind the header. Next hops are numbered
  * from the beginning of the image, two to a word, the first in the lower half; or, when
  * ALGO_LPM_WIDE is added to a number, one to a word. A next hop of 0 means that there is no route.
  */
@@ -22,8 +21,6 @@
 
 #define ALGO_LPM_ROOT ALGO_HEAD_END
 #define ALGO_LPM_ROOT_BITS 13
-#define ALGO_LPM_KIND(desc) ((desc) >> 29 & 3) /* 0: the number of a next hop */
-#define ALGO_LPM_PLACE(desc) ((desc) & 0x9fffffffU)
 #define ALGO_LPM_WIDE 0x80000000U
 
 /* algo_lpm_ones counts the bits of two words, at once where registers are wide enough. */

@@ -16,7 +16,7 @@
  *   4     where the further nodes begin, one behind the other; behind them are the next hops, in the order
  *         of the internal bitmap's bits. ALGO_LPM_WIDE: one to a word (lpm.h)
  *
- * The root is lpm.h's; its word of kind 1 is the place of a node.
+ * A word of the root (lpm.h) is the place of a node, with ALGO_SST_NODE added, or the number of a next hop.
  */
 #ifndef MINNE_ALGO_SHAPESHIFTING_H
 #define MINNE_ALGO_SHAPESHIFTING_H
@@ -25,6 +25,7 @@
 
 #define ALGO_SST_SIZE 31
 #define ALGO_SST_NODE_WORDS 5
+#define ALGO_SST_NODE 0x40000000U
 
 /* Bits of an address behind the root, and one step that finds that there is nothing further. */
 #define ALGO_SST4_STEPS (32 - ALGO_LPM_ROOT_BITS + 1)
@@ -34,13 +35,13 @@
 ALGO_INLINE algo_u32 algo_sst_walk(struct algo_table t, algo_u64 hi, algo_u64 lo, int steps, algo_u32 *visits)
 {
 	algo_u32 desc = algo_word(t, ALGO_LPM_ROOT + (algo_u32)(hi >> (64 - ALGO_LPM_ROOT_BITS)));
-	algo_u32 node = ALGO_LPM_PLACE(desc), top = (algo_u32)1 << (ALGO_SST_SIZE - 1);
+	algo_u32 node = desc & ~ALGO_SST_NODE, top = (algo_u32)1 << (ALGO_SST_SIZE - 1);
 	algo_u32 path = top, number = 0; /* the bits of the internal bitmap on the way through the node; where it has led to */
 	/* The node of the longest match so far: its internal bitmap before the match, its external one, and what lies below. */
 	algo_u32 before = 0, beside = 0, results = 0;
 	algo_u64 shape;
 
-	if (!ALGO_LPM_KIND(desc))
+	if (!(desc & ALGO_SST_NODE))
 		return algo_lpm_result(t, node);
 	hi = hi << ALGO_LPM_ROOT_BITS | lo >> (64 - ALGO_LPM_ROOT_BITS);
 	lo <<= ALGO_LPM_ROOT_BITS;

@@ -12,6 +12,8 @@
  *
  *   - Most nodes have no children and are kept apart, in 3 words instead of 9 (the paper's end
  *     nodes); a node has one external bitmap for each kind of child.
+ *   - Every word of the root is the place of an inner node, so nobody has to ask; those that differ in
+ *     nothing are one.
  *   - The best next hop above a node is its prefix of length 0. So every node
  *     answers for itself: only the last node's internal bitmap is looked at.
  *   - Longer prefixes have lower bits, so the lowest bit set is the longest match,
@@ -30,10 +32,6 @@
 #define ALGO_TBM_INNER_WORDS 9
 #define ALGO_TBM_END_WORDS 3
 #define ALGO_TBM_INTERNAL 6 /* where an inner node's words of an end node begin */
-
-/* Kinds of a root's word, beside 0. */
-#define ALGO_TBM_END 1
-#define ALGO_TBM_INNER 2
 
 /* Inner nodes on the longest way. */
 #define ALGO_TBM4_DEPTH 4
@@ -84,58 +82,45 @@ ALGO_INLINE algo_u32 algo_tbm_step(struct algo_table t, algo_u32 node, algo_u32 
 
 ALGO_INLINE algo_u32 algo_tbm4_walk(struct algo_table t, algo_u32 addr, algo_u32 *visits)
 {
-	algo_u32 desc = algo_word(t, ALGO_LPM_ROOT + (addr >> (32 - ALGO_LPM_ROOT_BITS)));
-	algo_u32 at = ALGO_LPM_PLACE(desc), node = at, down = 0;
+	algo_u32 node = algo_word(t, ALGO_LPM_ROOT + (addr >> (32 - ALGO_LPM_ROOT_BITS)));
+	algo_u32 at = node, down = 0;
 
 	addr <<= ALGO_LPM_ROOT_BITS;
-	if (ALGO_LPM_KIND(desc) == ALGO_TBM_INNER) {
-		for (int i = 0; i < ALGO_TBM4_DEPTH; i++) {
-			if (visits)
-				++*visits;
-			node = algo_tbm_step(t, node, addr >> 26, &at, &down);
-			if (!node)
-				break;
-			addr <<= ALGO_TBM_STRIDE;
-		}
-		addr <<= ALGO_TBM_STRIDE & (0 - down);
+	for (int i = 0; i < ALGO_TBM4_DEPTH; i++) {
 		if (visits)
-			*visits += down;
-	} else if (!ALGO_LPM_KIND(desc)) {
-		return algo_lpm_result(t, at);
-	} else if (visits) {
-		++*visits;
+			++*visits;
+		node = algo_tbm_step(t, node, addr >> 26, &at, &down);
+		if (!node)
+			break;
+		addr <<= ALGO_TBM_STRIDE;
 	}
+	addr <<= ALGO_TBM_STRIDE & (0 - down);
+	if (visits)
+		*visits += down;
 	return algo_lpm_result(t, algo_tbm_number(t, at, addr >> 26));
 }
 
 /* algo_tbm6_walk is algo_tbm4_walk for the two halves of an IPv6 address. */
 ALGO_INLINE algo_u32 algo_tbm6_walk(struct algo_table t, algo_u64 hi, algo_u64 lo, algo_u32 *visits)
 {
-	algo_u32 desc = algo_word(t, ALGO_LPM_ROOT + (algo_u32)(hi >> (64 - ALGO_LPM_ROOT_BITS)));
-	algo_u32 at = ALGO_LPM_PLACE(desc), node = at, down = 0;
+	algo_u32 node = algo_word(t, ALGO_LPM_ROOT + (algo_u32)(hi >> (64 - ALGO_LPM_ROOT_BITS)));
+	algo_u32 at = node, down = 0;
 
 	hi = hi << ALGO_LPM_ROOT_BITS | lo >> (64 - ALGO_LPM_ROOT_BITS);
 	lo <<= ALGO_LPM_ROOT_BITS;
-	if (ALGO_LPM_KIND(desc) == ALGO_TBM_INNER) {
-		for (int i = 0; i < ALGO_TBM6_DEPTH; i++) {
-			if (visits)
-				++*visits;
-			node = algo_tbm_step(t, node, (algo_u32)(hi >> 58), &at, &down);
-			if (!node)
-				break;
-			hi = hi << ALGO_TBM_STRIDE | lo >> (64 - ALGO_TBM_STRIDE);
-			lo <<= ALGO_TBM_STRIDE;
-		}
-		if (down) {
-			hi = hi << ALGO_TBM_STRIDE | lo >> (64 - ALGO_TBM_STRIDE);
-			if (visits)
-				++*visits;
-		}
-	} else if (!ALGO_LPM_KIND(desc)) {
-		return algo_lpm_result(t, at);
-	} else if (visits) {
-		++*visits;
+	for (int i = 0; i < ALGO_TBM6_DEPTH; i++) {
+		if (visits)
+			++*visits;
+		node = algo_tbm_step(t, node, (algo_u32)(hi >> 58), &at, &down);
+		if (!node)
+			break;
+		hi = hi << ALGO_TBM_STRIDE | lo >> (64 - ALGO_TBM_STRIDE);
+		lo <<= ALGO_TBM_STRIDE;
 	}
+	if (down)
+		hi = hi << ALGO_TBM_STRIDE | lo >> (64 - ALGO_TBM_STRIDE);
+	if (visits)
+		*visits += down;
 	return algo_lpm_result(t, algo_tbm_number(t, at, (algo_u32)(hi >> 58)));
 }
 

@@ -4,7 +4,7 @@
  *
  * The lookups of a batch go down together, one stage each: while one waits for memory, the others'
  * loads are under way already. A stage does not branch on whether a node has a child, which
- * no predictor knows. Only what is rare has a branch: addresses that the root answers, and prefixes longer than 24 bits.
+ * no predictor knows. Only prefixes longer than 24 bits, which are rare, have a branch.
  */
 #ifndef MINNE_ALGO_TREEBITMAP_MANY_H
 #define MINNE_ALGO_TREEBITMAP_MANY_H
@@ -12,7 +12,6 @@
 #include "treebitmap.h"
 
 #define ALGO_TBM_BATCH 32
-#define ALGO_TBM_BATCH_FOUND 64 /* instead of a path: the root has the number of the next hop */
 
 ALGO_INLINE void algo_tbm_fetch(struct algo_table t, algo_u32 at)
 {
@@ -57,22 +56,14 @@ ALGO_INLINE void algo_tbm4_batch(struct algo_table t, const algo_u32 *addrs, alg
 
 	for (algo_u32 i = 0; i < n; i++) {
 		at[i] = algo_word(t, ALGO_LPM_ROOT + (addrs[i] >> (32 - ALGO_LPM_ROOT_BITS)));
-		algo_tbm_fetch(t, ALGO_LPM_PLACE(at[i]));
-	}
-	for (algo_u32 i = 0; i < n; i++) {
-		algo_u32 kind = ALGO_LPM_KIND(at[i]);
-
-		at[i] = ALGO_LPM_PLACE(at[i]);
-		path[i] = addrs[i] << ALGO_LPM_ROOT_BITS >> 26;
-		if (kind == ALGO_TBM_INNER)
-			at[i] = algo_tbm4_down(t, at[i], addrs[i], &path[i]);
-		else if (!kind)
-			path[i] = ALGO_TBM_BATCH_FOUND;
 		algo_tbm_fetch(t, at[i]);
 	}
 	for (algo_u32 i = 0; i < n; i++) {
-		if (path[i] != ALGO_TBM_BATCH_FOUND)
-			at[i] = algo_tbm_number(t, at[i], path[i]);
+		at[i] = algo_tbm4_down(t, at[i], addrs[i], &path[i]);
+		algo_tbm_fetch(t, at[i]);
+	}
+	for (algo_u32 i = 0; i < n; i++) {
+		at[i] = algo_tbm_number(t, at[i], path[i]);
 		algo_tbm_fetch(t, at[i] & ALGO_LPM_WIDE ? at[i] : at[i] >> 1);
 	}
 	for (algo_u32 i = 0; i < n; i++)

@@ -13,10 +13,9 @@ const (
 	headResults = image.HeadOwn + 4
 	headWide    = image.HeadOwn + 5
 
-	rootAt    = image.HeadEnd
-	rootBits  = 13
-	kindShift = 29
-	isWide    = 1 << 31
+	rootAt   = image.HeadEnd
+	rootBits = 13
+	isWide   = 1 << 31
 )
 
 // describe fills in the words of the header that both structures know.
@@ -28,10 +27,11 @@ func describe(m *image.Image, f Family, all []entry) {
 }
 
 // rootOf makes the words of the root. node is asked for those with prefixes at or below the root's last bit, and
-// told the best next hop above; its answer is never 0. result is asked for the others.
-func rootOf(all []entry, node func(rest []entry, inherited uint32) uint32, result func(hop uint32) uint32) []uint32 {
+// told the best next hop above; leaf is asked for the others.
+func rootOf(all []entry, node func(rest []entry, inherited uint32) uint32, leaf func(hop uint32) uint32) []uint32 {
 	root := make([]uint32, 1<<rootBits)
 	best := make([]uint32, len(root)) // next hop of the short prefixes
+	made := make([]bool, len(root))
 	for len(all) > 0 {
 		e := all[0]
 		at := e.bitsAt(0, rootBits)
@@ -43,12 +43,12 @@ func rootOf(all []entry, node func(rest []entry, inherited uint32) uint32, resul
 			continue
 		}
 		n := group(all, 0, rootBits)
-		root[at] = node(all[:n], best[at])
+		root[at], made[at] = node(all[:n], best[at]), true
 		all = all[n:]
 	}
-	for i, desc := range root {
-		if desc == 0 {
-			root[i] = result(best[i])
+	for i := range root {
+		if !made[i] {
+			root[i] = leaf(best[i])
 		}
 	}
 	return root

@@ -13,7 +13,7 @@ import (
 const (
 	sstSize      = 31
 	sstNodeWords = 5
-	sstNode      = 1 // kind of a root's word
+	sstNode      = 1 << 30 // a root's word is the place of a node
 )
 
 // point is a node of the binary trie.
@@ -49,7 +49,7 @@ func ShapeShifting(f Family, routes []Route) (*image.Image, error) {
 	at := b.m.Place(1<<rootBits, 1)
 	var results []uint32
 	root := rootOf(all, func(rest []entry, inherited uint32) uint32 {
-		return sstNode<<kindShift | uint32(b.grow(rest, inherited))
+		return sstNode | uint32(b.grow(rest, inherited))
 	}, func(hop uint32) uint32 {
 		if n := len(results); n == 0 || results[n-1] != hop {
 			results = append(results, hop)
@@ -59,13 +59,13 @@ func ShapeShifting(f Family, routes []Route) (*image.Image, error) {
 	b.prune(root)
 	first := placeResults(b.m, results, b.wide)
 	for i, desc := range root {
-		if desc>>kindShift != sstNode {
+		if desc&sstNode == 0 {
 			b.m.Words[at+i] = desc + first
 			continue
 		}
 		node := b.m.Place(sstNodeWords, 1)
-		b.m.Words[at+i] = sstNode<<kindShift | uint32(node)
-		b.write(node, int32(desc&(1<<kindShift-1)))
+		b.m.Words[at+i] = sstNode | uint32(node)
+		b.write(node, int32(desc&^sstNode))
 	}
 	describe(b.m, f, all)
 	b.m.Words[headNodes], b.m.Words[headResults] = b.nodes, b.hops+uint32(len(results))
@@ -145,8 +145,8 @@ func (b *sst) prune(root []uint32) {
 		}
 	}
 	for _, desc := range root {
-		if desc>>kindShift == sstNode {
-			b.points[desc&(1<<kindShift-1)].cut = true
+		if desc&sstNode != 0 {
+			b.points[desc&^sstNode].cut = true
 		}
 	}
 }

@@ -15,9 +15,6 @@ const (
 	tbmFan        = 1 << tbmStride
 	tbmInnerWords = 9
 	tbmEndWords   = 3
-
-	tbmEnd   = 1
-	tbmInner = 2
 )
 
 // tbm is a tree bitmap in the making. Places in inner and ends count from their own beginning until link.
@@ -33,9 +30,20 @@ func TreeBitmap(f Family, routes []Route) (*image.Image, error) {
 		return nil, fmt.Errorf("tree bitmap: %w", err)
 	}
 	b := &tbm{}
-	root := rootOf(all, func(rest []entry, inherited uint32) uint32 {
-		return b.child(rest, rootBits, inherited)
-	}, b.result)
+	node := func(rest []entry, inherited uint32) uint32 {
+		at := b.moreInner(1)
+		b.fillInner(at, rest, rootBits, inherited)
+		return uint32(at)
+	}
+	empty := map[uint32]uint32{} // nodes that hold nothing but what is above them, by next hop
+	root := rootOf(all, node, func(hop uint32) uint32 {
+		at, made := empty[hop]
+		if !made {
+			at = node(nil, hop)
+			empty[hop] = at
+		}
+		return at
+	})
 	return b.link(f, root, all)
 }
 
@@ -49,18 +57,6 @@ func isEnd(rest []entry, depth int) bool {
 	return true
 }
 
-// child makes one node and says where it is.
-func (b *tbm) child(rest []entry, depth int, inherited uint32) uint32 {
-	if isEnd(rest, depth) {
-		at := b.moreEnds(1)
-		b.fillEnd(at, rest, depth, inherited)
-		return tbmEnd<<kindShift | uint32(at)
-	}
-	at := b.moreInner(1)
-	b.fillInner(at, rest, depth, inherited)
-	return tbmInner<<kindShift | uint32(at)
-}
-
 func (b *tbm) moreEnds(n int) int {
 	at := len(b.ends)
 	b.ends = append(b.ends, make([]uint32, n*tbmEndWords)...)
@@ -71,14 +67,6 @@ func (b *tbm) moreInner(n int) int {
 	at := len(b.inner)
 	b.inner = append(b.inner, make([]uint32, n*tbmInnerWords)...)
 	return at
-}
-
-// result adds a next hop and says where it is, as the number of the next hop.
-func (b *tbm) result(hop uint32) uint32 {
-	if n := len(b.results); n == 0 || b.results[n-1] != hop {
-		b.results = append(b.results, hop)
-	}
-	return uint32(len(b.results) - 1)
 }
 
 // internal collects the prefixes that end in a node: their bitmap and next hops, and which one is the best for
@@ -183,8 +171,8 @@ func (b *tbm) link(f Family, root []uint32, all []entry) (*image.Image, error) {
 	inner := uint32(m.Place(len(b.inner), 1))
 	ends := uint32(m.Place(len(b.ends), 1))
 	results := placeResults(m, b.results, wide(all))
-	for i, desc := range root {
-		m.Words[rootAt+i] = desc + [...]uint32{results, tbmEnd: ends, tbmInner: inner}[desc>>kindShift]
+	for i, at := range root {
+		m.Words[rootAt+i] = at + inner
 	}
 	for i := 0; i < len(b.inner); i += tbmInnerWords {
 		b.inner[i+2] += inner

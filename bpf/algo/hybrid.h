@@ -10,7 +10,9 @@
  * internal/algo/automaton builds the image and describes the records.
  *
  * Used as d2fa.h is: hybrid_begin, hybrid_feed, hybrid_finish; a struct hybrid_run per stream.
- * eBPF programs call hybrid_step for each byte and group, and know no tails that are NFAs.
+ * eBPF programs know no tails that are NFAs. Their verifier follows hybrid_step with small bounds only; with
+ * others, loops of their own (bpf_loop) call hybrid_tail_step, d2fa_next and hybrid_take, as
+ * bpf/automatonbench.bpf.c does.
  */
 #ifndef MINNE_HYBRID_H
 #define MINNE_HYBRID_H
@@ -199,7 +201,16 @@ ALGO_INLINE void hybrid_activate(struct algo_table t, struct hybrid_run *run, al
 	run->active[group & (D2FA_GROUPS - 1)] = count + 1;
 }
 
-/* hybrid_report marks the patterns that a head's state finds and activates its tails. */
+/* hybrid_take is what an entry of a head's list of finds asks: a pattern is marked, a tail activated. */
+ALGO_INLINE void hybrid_take(struct algo_table t, struct hybrid_run *run, algo_u32 group, algo_u32 what, struct d2fa_found found)
+{
+	if (what & HYBRID_IS_TAIL)
+		hybrid_activate(t, run, group, what & ~HYBRID_IS_TAIL, found);
+	else
+		d2fa_mark(found, what);
+}
+
+/* hybrid_report takes all that a head's state finds. */
 ALGO_INLINE void hybrid_report(struct algo_table t, struct hybrid_run *run, algo_u32 group, algo_u32 head, struct d2fa_found found)
 {
 	algo_u32 i, count, list;
@@ -207,14 +218,8 @@ ALGO_INLINE void hybrid_report(struct algo_table t, struct hybrid_run *run, algo
 	if (!(head & D2FA_FINDS))
 		return;
 	list = d2fa_reports(t, head, 0, &count);
-	for (i = 0; i < D2FA_REPORTS && i < count; i++) {
-		algo_u32 what = algo_word(t, list + i);
-
-		if (what & HYBRID_IS_TAIL)
-			hybrid_activate(t, run, group, what & ~HYBRID_IS_TAIL, found);
-		else
-			d2fa_mark(found, what);
-	}
+	for (i = 0; i < D2FA_REPORTS && i < count; i++)
+		hybrid_take(t, run, group, algo_word(t, list + i), found);
 }
 
 /* hybrid_tail_step takes a byte in an active tail. It returns whether it is still active. */
@@ -239,6 +244,23 @@ ALGO_INLINE int hybrid_tail_step(struct algo_table t, struct hybrid_run *run, al
 		*state = d2fa_next(t, *state, class);
 	d2fa_report(t, *state, 0, found);
 	return *state != 0;
+}
+
+/* hybrid_tail_finish marks what an active tail finds at the end of the stream. */
+ALGO_INLINE void hybrid_tail_finish(struct algo_table t, struct hybrid_run *run, algo_u32 tail, struct d2fa_found found)
+{
+	algo_u32 at = hybrid_tail(t, tail), place = algo_word(t, at + HYBRID_TAIL_PLACE);
+
+#if HYBRID_TAIL_WORDS > 1
+	algo_u32 words = algo_word(t, at + HYBRID_TAIL_BITS);
+
+	if (words) {
+		if (hybrid_bits_end(t, run, words, algo_word(t, at + HYBRID_TAIL_RECORD), place))
+			d2fa_mark(found, algo_word(t, at + HYBRID_TAIL_PATTERN));
+		return;
+	}
+#endif
+	d2fa_report(t, *hybrid_word(run, place), 1, found);
 }
 
 /* hybrid_step takes a byte in a group: in its active tails, then in its head. */
@@ -296,15 +318,8 @@ ALGO_INLINE void hybrid_finish(struct algo_table t, struct hybrid_run *run, stru
 		algo_u32 first = algo_word(t, d2fa_group(t, g) + HYBRID_GROUP_FIRST);
 
 		d2fa_report(t, run->head[g], 1, found);
-		for (i = 0; i < HYBRID_TAILS && i < run->active[g]; i++) {
-			algo_u32 at = hybrid_tail(t, run->list[(first + i) & (HYBRID_TAILS - 1)]);
-			algo_u32 place = algo_word(t, at + HYBRID_TAIL_PLACE), words = algo_word(t, at + HYBRID_TAIL_BITS);
-
-			if (!words)
-				d2fa_report(t, *hybrid_word(run, place), 1, found);
-			else if (hybrid_bits_end(t, run, words, algo_word(t, at + HYBRID_TAIL_RECORD), place))
-				d2fa_mark(found, algo_word(t, at + HYBRID_TAIL_PATTERN));
-		}
+		for (i = 0; i < HYBRID_TAILS && i < run->active[g]; i++)
+			hybrid_tail_finish(t, run, run->list[(first + i) & (HYBRID_TAILS - 1)], found);
 	}
 }
 

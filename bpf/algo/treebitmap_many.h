@@ -70,12 +70,32 @@ ALGO_INLINE void algo_tbm4_batch(struct algo_table t, const algo_u32 *addrs, alg
 		hops[i] = algo_lpm_result(t, at[i]);
 }
 
-/* algo_tbm4_many finds the next hops of n IPv4 addresses (host byte order). */
-ALGO_INLINE void algo_tbm4_many(struct algo_table t, const algo_u32 *addrs, algo_u32 *hops, algo_u32 n)
+ALGO_INLINE void algo_tbm4_all(struct algo_table t, const algo_u32 *addrs, algo_u32 *hops, algo_u32 n)
 {
 	for (; n >= ALGO_TBM_BATCH; n -= ALGO_TBM_BATCH, addrs += ALGO_TBM_BATCH, hops += ALGO_TBM_BATCH)
 		algo_tbm4_batch(t, addrs, hops, ALGO_TBM_BATCH);
 	algo_tbm4_batch(t, addrs, hops, n);
+}
+
+#if defined(__x86_64__) && !defined(__POPCNT__)
+/* The same, where the compiler may make one instruction of algo_ones; not every x86-64 has it. */
+__attribute__((target("popcnt"), unused)) static void algo_tbm4_popcnt(struct algo_table t, const algo_u32 *addrs,
+									algo_u32 *hops, algo_u32 n)
+{
+	algo_tbm4_all(t, addrs, hops, n);
+}
+#endif
+
+/* algo_tbm4_many finds the next hops of n IPv4 addresses (host byte order). */
+ALGO_INLINE void algo_tbm4_many(struct algo_table t, const algo_u32 *addrs, algo_u32 *hops, algo_u32 n)
+{
+#if defined(__x86_64__) && !defined(__POPCNT__)
+	if (__builtin_cpu_supports("popcnt")) {
+		algo_tbm4_popcnt(t, addrs, hops, n);
+		return;
+	}
+#endif
+	algo_tbm4_all(t, addrs, hops, n);
 }
 
 #endif

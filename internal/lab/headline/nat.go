@@ -48,8 +48,8 @@ func established(ctx context.Context, bench *Bench) (Measured, error) {
 	if err != nil {
 		return Measured{}, err
 	}
-	// A round takes twice as long as others: all flows go ahead of each trial.
-	c, err := closedloop.Compare(ctx, side(t.Slow.Path, t.Slow.Established), side(t.Fast.Path, t.Fast.Established), max(1, bench.Rounds/2))
+	// A round takes three times as long as others: all flows go ahead of each trial.
+	c, err := closedloop.Compare(ctx, side(t.Slow.Path, t.Slow.Established), side(t.Fast.Path, t.Fast.Established), max(1, bench.Rounds/3))
 	return measured(c.Ratio, c.SameSame), err
 }
 
@@ -58,7 +58,7 @@ func beginnings(ctx context.Context, bench *Bench) (Measured, error) {
 	if err != nil {
 		return Measured{}, err
 	}
-	c, err := closedloop.Compare(ctx, t.Slow.Connections, t.Fast.Connections, bench.Rounds)
+	c, err := closedloop.Compare(ctx, t.Slow.Connections, t.Fast.Connections, max(1, bench.Rounds/2))
 	return measured(c.Ratio, c.SameSame), err
 }
 

@@ -35,7 +35,7 @@ var policies = []definition{
 			return side(p.Open, p.Random), side(p.Many, p.Random)
 		})},
 	{"policy.10k.near.kept", "the same, random hosts of the rules' networks", "×", "no firewall",
-		judging(1, func(p *closedloop.Policies) (a, b closedloop.Side) {
+		judging(2, func(p *closedloop.Policies) (a, b closedloop.Side) {
 			return side(p.Open, p.ManyNear), side(p.Many, p.ManyNear)
 		})},
 	{"policy.blocklist.kept", "packets per second of the fast path, sources looked up among 120,000 blocked addresses", "×", "no firewall",

@@ -70,10 +70,10 @@ func somewhere(f Family, routes []Route, n int, rng *rand.Rand) []Key {
 }
 
 // withHops gives prefixes random next hops 1…most.
-func withHops(prefixes []netip.Prefix, most int, rng *rand.Rand) []Route {
+func withHops(prefixes []netip.Prefix, most uint32, rng *rand.Rand) []Route {
 	routes := make([]Route, len(prefixes))
 	for i, p := range prefixes {
-		routes[i] = Route{p, uint32(1 + rng.IntN(most))}
+		routes[i] = Route{p, 1 + rng.Uint32N(most)}
 	}
 	return routes
 }

@@ -83,7 +83,7 @@ func TestOddTables(t *testing.T) {
 		if strings.Contains(name, "IPv6") || strings.Contains(name, "/64") {
 			f = IPv6
 		}
-		for _, most := range []int{3, 60_000, 1 << 31} { // few next hops, ones of 16 bits, ones of 32
+		for _, most := range []uint32{3, 60_000, 1 << 31} { // few next hops, ones of 16 bits, ones of 32
 			t.Run(fmt.Sprintf("%s to %d", name, most), func(t *testing.T) {
 				routes := withHops(prefixes, most, rng)
 				newBed(t, f, routes).agree(somewhere(f, routes, 20_000, rng), nativetest.Checked...)

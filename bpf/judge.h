@@ -169,33 +169,50 @@ static __always_inline enum reason early_flow(struct packet *p, struct way *w, s
 	return p->policy & POLICY_TRANSLATES ? find_flow(p, w, c, ipv6) : REASON_NONE;
 }
 
-// The classifier's verdict on a packet.
-static __always_inline __u32 classified(struct packet *p, __u64 way, __u32 ipv6)
+// What the rules of a way say of a packet.
+static __always_inline __u32 classified4(struct packet *p, __u64 way)
 {
-	__u32 zero = 0;
-	struct question *q = bpf_map_lookup_elem(&questions, &zero);
+	struct iphdr *ip = p->ip;
+	__u32 zero = 0, src = bpf_ntohl(ip->saddr), dst = bpf_ntohl(ip->daddr);
+	__u32 number = WAY_TESTS(way) ? tested4(way, src, dst) : WAY_NUMBER(way);
+	__u32 sole = policy_sole(p->policy, number, 0);
+	struct question *q;
 
+	if (sole)
+		return sole;
+	q = bpf_map_lookup_elem(&questions, &zero);
+	if (!q)
+		return 0;
+	q->policy = p->policy;
+	q->key.src[0] = (__u64)src << 32;
+	q->key.dst[0] = (__u64)dst << 32;
+	q->key.sport = bpf_ntohs(p->transport.sport);
+	q->key.dport = bpf_ntohs(p->transport.dport);
+	q->key.kind = p->transport.protocol;
+	q->key.zone = number;
+	return ask4(q);
+}
+
+static __always_inline __u32 classified6(struct packet *p, __u64 way)
+{
+	struct ipv6hdr *ip = p->ip;
+	__u32 zero = 0, sole = WAY_TESTS(way) ? 0 : policy_sole(p->policy, WAY_NUMBER(way), 1);
+	struct question *q;
+
+	if (sole)
+		return sole;
+	q = bpf_map_lookup_elem(&questions, &zero);
 	if (!q)
 		return 0;
 	q->way = way;
 	q->policy = p->policy;
-	q->key.sport = bpf_ntohs(p->transport.sport);
-	q->key.dport = bpf_ntohs(p->transport.dport);
-	q->key.kind = p->transport.protocol;
-	if (!ipv6) {
-		struct iphdr *ip = p->ip;
-
-		q->key.src[0] = (__u64)bpf_ntohl(ip->saddr) << 32;
-		q->key.dst[0] = (__u64)bpf_ntohl(ip->daddr) << 32;
-		return ask4(q);
-	}
-
-	struct ipv6hdr *ip = p->ip;
-
 	q->key.src[0] = high64(&ip->saddr);
 	q->key.src[1] = low64(&ip->saddr);
 	q->key.dst[0] = high64(&ip->daddr);
 	q->key.dst[1] = low64(&ip->daddr);
+	q->key.sport = bpf_ntohs(p->transport.sport);
+	q->key.dport = bpf_ntohs(p->transport.dport);
+	q->key.kind = p->transport.protocol;
 	return ask6(q);
 }
 
@@ -243,7 +260,7 @@ static __always_inline enum reason judge(struct packet *p, struct way *w, struct
 			return REASON_CONNECTION;
 	}
 
-	w->verdict = classified(p, way, ipv6);
+	w->verdict = ipv6 ? classified6(p, way) : classified4(p, way);
 	switch (VERDICT_ACTION(w->verdict)) {
 	case JUDGE_PERMIT:
 		if (!stateless)

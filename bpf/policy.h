@@ -42,8 +42,11 @@ enum policy_flags {
 #define WAY_MAX_TESTS 3
 #define WAY_DESTINATION 0x80
 
+#define WAY_NUMBERS 256
+
 struct policy_ways {
 	__u64 way[2 * MAX_ZONES * MAX_ZONES]; // [buffer][from][to]
+	__u32 sole[2 * 2 * WAY_NUMBERS];      // [buffer][IPv6][number]: the verdict on all packets, or 0 for "the rules tell"
 };
 
 struct {
@@ -81,6 +84,7 @@ struct {
 // Verdicts of the classifier (judge.Verdict).
 #define VERDICT_ACTION(word) ((word) & 3)
 #define VERDICT_LOG 4
+#define VERDICT_SOLE 8 // in policy_ways only: keeps the word from being 0
 #define VERDICT_COUNTER(word) ((word) >> 16)
 #define JUDGE_KERNEL 0
 #define JUDGE_PERMIT 1
@@ -95,6 +99,16 @@ static __always_inline __u64 policy_way(__u32 policy, __u32 from, __u32 to)
 	__u32 at = (policy & POLICY_BUFFER) << 12 | (from & (MAX_ZONES - 1)) << 6 | (to & (MAX_ZONES - 1));
 
 	return ways ? ways->way[at] : 0;
+}
+
+// policy_sole is the verdict on all packets of a way by its number; 0 when its rules look at more.
+static __always_inline __u32 policy_sole(__u32 policy, __u32 number, __u32 ipv6)
+{
+	__u32 zero = 0;
+	struct policy_ways *ways = bpf_map_lookup_elem(&policy_ways, &zero);
+	__u32 at = (policy & POLICY_BUFFER) << 9 | ipv6 << 8 | (number & (WAY_NUMBERS - 1));
+
+	return ways ? ways->sole[at] : 0;
 }
 
 static __always_inline void policy_count(__u32 policy, __u32 verdict, __u32 bytes)
@@ -124,6 +138,21 @@ static __always_inline int policy_logs(__u32 verdict)
 	return now - last >= LOG_INTERVAL && __sync_val_compare_and_swap(logged, last, now) == last;
 }
 
+// tested4 is the number of a way for a packet by the sets that its source or destination (host byte
+// order) is in. A global function, as all here that are not small: the verifier reads it once.
+__attribute__((weak)) __noinline __u32 tested4(__u64 way, __u32 src, __u32 dst)
+{
+	__u32 number = WAY_NUMBER(way);
+
+	for (__u32 i = 0; i < WAY_MAX_TESTS && i < WAY_TESTS(way); i++) {
+		__u32 test = WAY_TEST(way, i);
+
+		if (set_has4(test & (SET_MAX - 1), test & WAY_DESTINATION ? dst : src))
+			number += 1 << i;
+	}
+	return number;
+}
+
 // What the classifier is asked.
 struct question {
 	struct classify_key key;
@@ -140,19 +169,17 @@ struct {
 	__type(value, struct question);
 } questions SEC(".maps");
 
-// Which numbers of the way a packet gets by the sets that its source or destination is in.
-static __always_inline __u32 tested(const struct question *q, __u32 ipv6)
+// tested6 is tested4 for a question.
+static __always_inline __u32 tested6(const struct question *q)
 {
-	__u32 number = 0;
+	__u32 number = WAY_NUMBER(q->way);
 
 	for (__u32 i = 0; i < WAY_MAX_TESTS && i < WAY_TESTS(q->way); i++) {
 		__u32 test = WAY_TEST(q->way, i);
 		const __u64 *address = test & WAY_DESTINATION ? q->key.dst : q->key.src;
-		int has = ipv6 ? set_has6(test & (SET_MAX - 1), address[0], address[1]) :
-				 set_has4(test & (SET_MAX - 1), address[0] >> 32);
 
-		if (has)
-			number |= 1 << i;
+		if (set_has6(test & (SET_MAX - 1), address[0], address[1]))
+			number += 1 << i;
 	}
 	return number;
 }
@@ -165,12 +192,11 @@ static __always_inline __u32 ask(struct question *q, __u32 ipv6)
 
 	if (!image)
 		return 0;
-	q->key.zone = WAY_NUMBER(q->way) + tested(q, ipv6);
 	b.at = image + (q->policy & POLICY_BUFFER) * ((b.mask + 1) << 2);
 	return classify_in(b, &q->key, ipv6);
 }
 
-// Global functions: the verifier reads them once, not once for each way that leads here.
+// ask4 is the classifier's verdict; key.zone is the number that tested4 gave.
 __attribute__((weak)) __noinline __u32 ask4(struct question *q)
 {
 	return q ? ask(q, 0) : 0;
@@ -178,7 +204,13 @@ __attribute__((weak)) __noinline __u32 ask4(struct question *q)
 
 __attribute__((weak)) __noinline __u32 ask6(struct question *q)
 {
-	return q ? ask(q, 1) : 0;
+	__u32 sole;
+
+	if (!q)
+		return 0;
+	q->key.zone = tested6(q);
+	sole = policy_sole(q->policy, q->key.zone, 1);
+	return sole ? sole : ask(q, 1);
 }
 
 #endif

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -43,6 +44,8 @@ const (
 	wayStateless   = 2 << 8
 	wayDestination = 0x80
 	waysPerBuffer  = 64 * 64
+	solesPerBuffer = 2 * 256 // verdicts of 32 bits behind the ways, by family and number
+	verdictSole    = 8
 )
 
 // firewall is what the fast path was told of the firewall, and compiled of it.
@@ -231,6 +234,14 @@ func (t *tables) fillFirewall(w *firewall, buffer int, numbers []int) error {
 	for way, pair := range p.Pairs {
 		ways[int(way.From)*64+int(way.To)] = wayWord(pair, numbers)
 	}
+	soles := mapped.View[uint32](m.soles)[buffer*solesPerBuffer:][:solesPerBuffer]
+	clear(soles)
+	for _, pair := range p.Pairs {
+		for number := int(pair.ID); number < int(pair.ID)+1<<len(pair.Tests); number++ {
+			soles[number] = soleVerdict(p, uint8(number), pair.Stateless, false)
+			soles[256+number] = soleVerdict(p, uint8(number), pair.Stateless, true)
+		}
+	}
 	t.zones[buffer] = p.Zones
 	for _, l := range t.links {
 		t.renderZones(l)
@@ -254,6 +265,46 @@ func wayWord(p judge.Pair, numbers []int) uint64 {
 		word |= one << (24 + 8*i)
 	}
 	return word
+}
+
+// neverAsked are protocols about which the program never asks the classifier: IPv6 headers in front
+// of others, which go to the kernel before.
+var neverAsked = classify.ProtocolSet(0, 43, 44, 51, 60)
+
+// soleVerdict is the verdict on all packets of a way by one of its numbers, with verdictSole; 0 when
+// it hangs on more than that. Then a packet costs no search.
+func soleVerdict(p *judge.Policy, number uint8, stateless, ipv6 bool) uint32 {
+	family := classify.IPv4
+	if ipv6 {
+		family = classify.IPv6
+	}
+	for i := range p.Rules {
+		r := &p.Rules[i]
+		switch {
+		case len(r.Zones) > 0 && !slices.Contains(r.Zones, number), r.Family != 0 && r.Family&family == 0:
+			continue // never of these packets
+		case r.Fragments == classify.Only:
+			continue // the program asks about none
+		case ipv6 && r.Protocols != (classify.Protocols{}) && within(r.Protocols, neverAsked):
+			continue
+		case !stateless && r.Protocols != (classify.Protocols{}) && !r.Protocols.Has(unix.IPPROTO_TCP) && !r.Protocols.Has(unix.IPPROTO_UDP):
+			continue // conntrack can't be asked about others, so the kernel judges them
+		case len(r.Source)+len(r.Destination)+len(r.SourcePorts)+len(r.DestinationPorts)+len(r.ICMP) > 0,
+			r.Protocols != (classify.Protocols{}), r.SYN != classify.Either, r.Fragments != classify.Either:
+			return 0
+		}
+		return r.Verdict | verdictSole
+	}
+	return 0
+}
+
+func within(a, b classify.Protocols) bool {
+	for i := range a {
+		if a[i]&^b[i] != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // timeoutWord is how long conntrack keeps connections that are established, in milliseconds: TCP, UDP.

@@ -50,7 +50,8 @@ func (s firewallShape) entries() map[string]uint32 {
 
 // firewallMemory is the firewall's tables in memory that is shared with the program.
 type firewallMemory struct {
-	ways  words // [buffer][from][to]
+	ways  words  // [buffer][from][to]
+	soles []byte // verdicts on all packets of a way: [buffer][IPv6][number]
 	rules *classify.Shared
 	sets  *addrset.Set
 	flows *flow.Table
@@ -79,7 +80,7 @@ func (p *program) shareFirewall() error {
 	if err := errors.Join(failed...); err != nil {
 		return err
 	}
-	f.ways = mapped.View[uint64](ways)
+	f.ways, f.soles = mapped.View[uint64](ways[:2*8*waysPerBuffer]), ways[2*8*waysPerBuffer:]
 	var err1, err2, err3 error
 	f.rules, err1 = p.shape.firewall.rules().Open(image, active, mapped.WaitForReaders)
 	f.sets, err2 = p.shape.firewall.sets().New(sets, mapped.WaitForReaders)

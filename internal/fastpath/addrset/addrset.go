@@ -48,7 +48,7 @@ const (
 	maxChain   = 64 // SET_CHAIN
 	slackBytes = 32
 
-	membersPerBucket = 2
+	membersPerBucket = 8
 )
 
 // ImageMap is the name of the eBPF array.

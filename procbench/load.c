@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "algo/image.h"
@@ -34,6 +35,8 @@
 #define ROUTER_SLACK 256 /* bytes behind an image: FIB_SLACK of bpf/fib_range.h */
 #define LINE 64
 #define HUGE_PAGE ((size_t)2 << 20)
+
+static const char cut_short[] = "it is shorter than its header tells: it was cut short";
 
 void refuse(const char *file, const char *why)
 {
@@ -67,6 +70,16 @@ static int open_file(const char *file)
 	return fd;
 }
 
+/* expect refuses a file that has fewer bytes left than its header tells, before memory is asked for; pipes are believed. */
+static void expect(int fd, const char *file, size_t bytes)
+{
+	off_t at = lseek(fd, 0, SEEK_CUR);
+	struct stat st;
+
+	if (at >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && (st.st_size < at || (uint64_t)(st.st_size - at) < bytes))
+		refuse(file, cut_short);
+}
+
 static size_t read_some(int fd, const char *file, void *to, size_t bytes)
 {
 	size_t have = 0;
@@ -88,7 +101,7 @@ static size_t read_some(int fd, const char *file, void *to, size_t bytes)
 static void read_all(int fd, const char *file, void *to, size_t bytes)
 {
 	if (read_some(fd, file, to, bytes) != bytes)
-		refuse(file, "it is shorter than its header tells: it was cut short");
+		refuse(file, cut_short);
 }
 
 static void close_end(int fd, const char *file)
@@ -125,6 +138,7 @@ static void load_image(int fd, const char *file, const struct algorithm *a, int 
 		refuse(file, algo_image_says(fault));
 	words = head[ALGO_HEAD_WORDS];
 	t->bytes = (size_t)words * 4;
+	expect(fd, file, t->bytes - sizeof(head));
 	t->words = allocate(t->bytes, huge);
 	memcpy(t->words, head, sizeof(head));
 	read_all(fd, file, t->words + ALGO_HEAD_END, t->bytes - sizeof(head));
@@ -165,6 +179,7 @@ static void load_router(int fd, const char *file, int huge, struct table *t)
 	if (words > ALGO_IMAGE_MOST || words < 1U << 10 || ((words & (words - 1)) && words != ROUTER_DIRECT24_WORDS))
 		refuse(file, algo_image_says(ALGO_IMAGE_SIZE));
 	t->bytes = (size_t)words * 4 + ROUTER_SLACK;
+	expect(fd, file, (size_t)words * 4);
 	t->words = allocate(t->bytes, huge);
 	read_all(fd, file, t->words, (size_t)words * 4);
 	memset(t->words + words, 0, ROUTER_SLACK);
@@ -239,6 +254,7 @@ void load_set(const char *file, const struct algorithm *a, struct set *s)
 	}
 	if (!s->count)
 		refuse(file, "it is empty");
+	expect(fd, file, s->bytes);
 	s->data = allocate(s->bytes, 0);
 	read_all(fd, file, s->data, s->bytes);
 	close_end(fd, file);

@@ -36,11 +36,6 @@ struct options {
 	int set_count;
 };
 
-const struct algorithm *const algorithms[] = {
-	&bloom_algorithm, &counting_algorithm, &tree_bitmap_algorithm, &shape_shifting_algorithm, &d2fa_algorithm,
-	&hybrid_algorithm, &range_algorithm, &direct24_algorithm, &staged16_algorithm, 0,
-};
-
 static void usage(FILE *to)
 {
 	fprintf(to, "usage: minne-procbench [options] ALGORITHM IMAGE KEYS|PAYLOAD...\n"
@@ -96,11 +91,11 @@ static double seconds_of(const char *option, const char *text)
 
 static const struct algorithm *named(const char *name)
 {
-	for (int i = 0; algorithms[i]; i++)
-		if (!strcmp(algorithms[i]->name, name))
-			return algorithms[i];
-	wrong_usage("no algorithm of this name", name);
-	return 0;
+	const struct algorithm *a = algorithm_named(name);
+
+	if (!a)
+		wrong_usage("no algorithm of this name", name);
+	return a;
 }
 
 /* option reads an option at argv[i] and returns how many arguments it takes; 0: it is none. */

@@ -86,6 +86,7 @@ struct algorithm {
 };
 
 extern const struct algorithm *const algorithms[]; /* ends with null */
+const struct algorithm *algorithm_named(const char *name); /* or null */
 extern const struct algorithm bloom_algorithm, counting_algorithm, tree_bitmap_algorithm, shape_shifting_algorithm,
 	d2fa_algorithm, hybrid_algorithm, range_algorithm, direct24_algorithm, staged16_algorithm;
 

@@ -21,12 +21,15 @@ type Options struct {
 	Memory int
 	// Groups bounds the automata that all are run for each byte. 64 by default, and at most.
 	Groups int
-	// Defaults bounds the default transitions that are followed for a byte; 4 by default, at most 8. Below 0: none.
+	// Defaults bounds the default transitions that are followed for a byte, at most 8; 4 by default, 1 in automata
+	// of byte strings only, which it makes faster for little memory. Below 0: none.
 	Defaults int
-	// Rows are the states, nearest to the start first, that keep all transitions; 64 of each automaton by default, none below 0.
+	// Rows are the states, nearest to the start first, that keep all transitions; 64 of each automaton by default, 300
+	// of byte strings. Below 0: none.
 	Rows int
 
-	tailStates int // bounds a tail's DFA; tests ask for NFAs by it
+	literalDefaults, literalRows int // Defaults and Rows of automata of byte strings
+	tailStates                   int // bounds a tail's DFA; tests ask for NFAs by it
 }
 
 // The lookup's own bounds: D2FA_ of bpf/algo/d2fa.h.
@@ -45,6 +48,9 @@ func (o Options) withDefaults() (Options, error) {
 	set(&o.States, 50_000)
 	set(&o.Memory, 256<<20)
 	set(&o.Groups, maxGroups)
+	o.literalDefaults, o.literalRows = o.Defaults, o.Rows
+	set(&o.literalDefaults, 1)
+	set(&o.literalRows, 300)
 	set(&o.Defaults, 4)
 	set(&o.Rows, 64)
 	set(&o.tailStates, tailStates)
@@ -150,6 +156,8 @@ func (b *builder) split(ids []int32) ([]*compressed, error) {
 	d, err := b.one(ids)
 	var explodes *ErrExplodes
 	switch {
+	case err == nil && b.literal(ids):
+		return []*compressed{d.compress(b.literalDefaults, b.literalRows)}, nil
 	case err == nil:
 		return []*compressed{d.compress(b.Defaults, b.Rows)}, nil
 	case !errors.As(err, &explodes):
@@ -168,15 +176,16 @@ func (b *builder) split(ids []int32) ([]*compressed, error) {
 	return append(first, second...), nil
 }
 
+// literal tells whether patterns are byte strings.
+func (b *builder) literal(ids []int32) bool {
+	return !slices.ContainsFunc(ids, func(id int32) bool { return b.patterns[id].Literal == nil })
+}
+
 // one builds the smallest DFA of patterns.
 func (b *builder) one(ids []int32) (*dfa, error) {
 	limit := bounds{b.States, b.Memory}
-	chosen := make([]Pattern, len(ids))
-	for i, id := range ids {
-		chosen[i] = b.patterns[id]
-	}
-	if !slices.ContainsFunc(chosen, func(p Pattern) bool { return p.Literal == nil }) {
-		return literalDFA(chosen, ids, limit)
+	if b.literal(ids) {
+		return literalDFA(b.patterns, ids, limit)
 	}
 	n, err := b.nfa(ids, noBorders)
 	if err != nil {

@@ -4,14 +4,14 @@ package automaton
 
 import "slices"
 
-// literalDFA builds the DFA of byte strings as Aho and Corasick do (CACM 1975): a trie
+// literalDFA builds the DFA of those of the patterns that ids tell, byte strings, as Aho and Corasick do (CACM 1975): a trie
 // whose states fall back to that of their longest proper suffix. It is the DFA that subset
 // construction makes, in time proportional to its table.
 func literalDFA(patterns []Pattern, ids []int32, limit bounds) (*dfa, error) {
 	d := &dfa{}
 	used := byteSet{}
-	for _, p := range patterns {
-		for _, b := range p.Literal {
+	for _, id := range ids {
+		for _, b := range patterns[id].Literal {
 			used.add(b)
 		}
 	}
@@ -29,9 +29,9 @@ func literalDFA(patterns []Pattern, ids []int32, limit bounds) (*dfa, error) {
 	if _, err := add(); err != nil {
 		return nil, err
 	}
-	for i, p := range patterns {
+	for _, id := range ids {
 		at := int32(0)
-		for _, b := range p.Literal {
+		for _, b := range patterns[id].Literal {
 			c := int(d.classOf[b])
 			if d.row(int(at))[c] < 0 {
 				s, err := add()
@@ -42,7 +42,7 @@ func literalDFA(patterns []Pattern, ids []int32, limit bounds) (*dfa, error) {
 			}
 			at = d.row(int(at))[c]
 		}
-		d.now[at] = append(d.now[at], ids[i])
+		d.now[at] = append(d.now[at], id)
 	}
 	d.fallBack()
 	return d, nil

@@ -9,39 +9,16 @@ import (
 	"io"
 	"math/rand/v2"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 
 	"minne/internal/algo/image"
+	"minne/internal/algo/nativetest"
 )
 
 // foundWords is FOUND_WORDS of testdata/search.c.
 const foundWords = 256
-
-// buildSearch compiles testdata/search.c, by default with the sanitizers, which end it when it reads outside the image.
-func buildSearch(t *testing.T, flags ...string) string {
-	t.Helper()
-	compiler := ""
-	for _, name := range []string{"clang-19", "clang", "cc"} {
-		if path, err := exec.LookPath(name); err == nil {
-			compiler = path
-			break
-		}
-	}
-	if compiler == "" {
-		t.Fatal("no C compiler: expected clang-19, clang or cc; ./dev test installs one")
-	}
-	program := filepath.Join(t.TempDir(), "search")
-	args := append([]string{"-Wall", "-Wextra", "-Werror", "-std=gnu99", "-I../../../bpf/algo", "-o", program, "testdata/search.c"}, flags...)
-	if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {
-		t.Fatalf("%s %v: %v\n%s", compiler, args, err, out)
-	}
-	return program
-}
-
-var sanitized = []string{"-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}
 
 // native is search.c under way.
 type native struct {
@@ -55,7 +32,11 @@ type native struct {
 func startNative(t *testing.T, flags ...string) *native {
 	t.Helper()
 	n := &native{t: t}
-	cmd := exec.Command(buildSearch(t, flags...), "check")
+	program, err := nativetest.Compile(t.TempDir(), "../../..", "testdata/search.c", flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "check")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +104,7 @@ func (n *native) finder(o Options) finder {
 
 func TestNativeAgrees(t *testing.T) {
 	t.Parallel()
-	n := startNative(t, sanitized...)
+	n := startNative(t, nativetest.Checked...)
 	agree(t, n.finder(Options{States: 500, Defaults: 8, Rows: 2}), 500, 11)
 	agree(t, n.finder(Options{Hybrid: true, States: 200}), 500, 12)
 	agree(t, n.finder(Options{Hybrid: true, States: 200, tailStates: 2}), 500, 13)
@@ -133,7 +114,7 @@ func TestNativeAgrees(t *testing.T) {
 // search ends and the sanitizers see no wrong read or write.
 func TestNativeCorrupt(t *testing.T) {
 	t.Parallel()
-	n := startNative(t, sanitized...)
+	n := startNative(t, nativetest.Checked...)
 	r := randomRegex{rand.New(rand.NewPCG(14, 5))}
 	refused := 0
 	const rounds = 400

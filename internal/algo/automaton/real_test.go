@@ -53,7 +53,7 @@ func likeRules(r *rand.Rand, count int) []Pattern {
 }
 
 // payloads are what packets of the captures carry, or text of the words of rules.
-func payloads(t *testing.T, r *rand.Rand, count int) [][]byte {
+func payloads(t testing.TB, r *rand.Rand, count int) [][]byte {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(sharedData, "pcap", "*.pcap"))
 	if err != nil {

@@ -35,7 +35,8 @@ type subset struct {
 	bytes    []byte // a byte of each class
 	entered  bool   // a search begins at every byte; not so in tails
 	limit    bounds
-	seen     []int32
+	seen     []int32 // stamp of the list that an instruction was entered in
+	passed   []int32 // the same of assertions about the next byte that were gone through
 	stamp    int32
 	variants [][]int32 // entries by what they were resolved to
 	steps    [][][]int32
@@ -63,7 +64,7 @@ func determinize(n *nfa, limit bounds) (*dfa, error) {
 }
 
 func newSubset(n *nfa, limit bounds) *subset {
-	s := &subset{nfa: n, limit: limit, seen: make([]int32, len(n.insts)), states: map[string]int32{}}
+	s := &subset{nfa: n, limit: limit, seen: make([]int32, len(n.insts)), passed: make([]int32, len(n.insts)), states: map[string]int32{}}
 	s.classOf, s.bytes = n.classes()
 	s.out = &dfa{classOf: s.classOf, classes: len(s.bytes)}
 	return s
@@ -150,6 +151,10 @@ func (s *subset) stepOf(list, from []int32, class int) []int32 {
 				list = s.enter(list, f, class)
 			}
 		case instAhead:
+			if s.passed[i] == s.stamp {
+				continue
+			}
+			s.passed[i] = s.stamp
 			list = s.stepOf(list, s.follow[i], class)
 			for _, f := range s.follow[i] {
 				if s.insts[f].kind == instMatch {
@@ -223,6 +228,7 @@ func (s *subset) withoutFound(list []int32) []int32 {
 func (s *subset) report(v int, list []int32) {
 	var now, end []int32
 	all := list
+	s.stamp++
 	if s.entered {
 		all = append(slices.Clone(list), s.variants[v]...)
 	}
@@ -246,9 +252,10 @@ func (s *subset) report(v int, list []int32) {
 
 // endOf adds the patterns that an assertion finds at the end of the stream.
 func (s *subset) endOf(list []int32, i int32) []int32 {
-	if !s.insts[i].edge {
+	if !s.insts[i].edge || s.passed[i] == s.stamp {
 		return list
 	}
+	s.passed[i] = s.stamp
 	for _, f := range s.follow[i] {
 		switch s.insts[f].kind {
 		case instMatch:

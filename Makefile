@@ -16,14 +16,31 @@ generators  := $(shell grep -rl --include=*.go '^//go:generate go tool bpf2go' i
 # Architectures that a release is built for; `make cross` proves that they compile.
 platforms   := amd64 arm64 arm mips mipsle ppc64le riscv64
 
-.PHONY: build generate test lint demo bench cross clean
+procbench_sources := $(wildcard procbench/*.[ch] bpf/*.h bpf/algo/*.h) scripts/procbench.sh
+arch        := $(shell $(GO) env GOARCH 2>/dev/null)
+
+.PHONY: build generate procbench procbench-cross test lint demo bench cross clean
 
 build: bin/minne
 
 bin/minne: generate $(shell find cmd internal -name '*.go' 2>/dev/null) go.mod
 	$(GO) build -trimpath -ldflags '-s -w -X main.release=$(VERSION) -X main.commit=$(COMMIT)' -o $@ ./cmd/minne
 
-generate: build/generated
+generate: build/generated build/procbench/embedded-$(arch)
+
+# minne takes minne-procbench in, which it runs for `minne bench platform`.
+build/procbench/embedded-%: $(procbench_sources)
+	@mkdir -p build/procbench
+	sh scripts/procbench.sh --embed $*
+	@touch $@
+
+# The program by itself, for machines where minne does not run.
+procbench: build/procbench/minne-procbench-$(arch)
+
+procbench-cross: $(platforms:%=build/procbench/minne-procbench-%)
+
+build/procbench/minne-procbench-%: $(procbench_sources)
+	sh scripts/procbench.sh $* $@
 
 build/generated: $(bpf_sources) $(generators)
 	@mkdir -p build
@@ -60,4 +77,5 @@ cross: generate
 
 clean:
 	rm -rf bin build
+	rm -f internal/platform/native/minne-procbench-* internal/platform/native/program_*.go
 	find internal -name '*_bpfe[lb].go' -delete -o -name '*_bpfe[lb].o' -delete

@@ -23,7 +23,6 @@
 #define EXIT_WRONG 3
 
 #define MOST_CONFIGURATIONS (MOST_SETS * MOST_WAYS * 2)
-#define LEAST_REPETITIONS 9
 #define MOST_REPETITIONS 1001
 
 struct options {
@@ -47,7 +46,7 @@ static void usage(FILE *to)
 		    "  KEYS        what is looked up: up to 8 files; PAYLOAD for d2fa and hybrid\n"
 		    "  --json      print JSON\n"
 		    "  --seconds S measure so long in all (4)\n"
-		    "  --repeat N  repetitions of each measurement, 9 or more (9)\n"
+		    "  --repeat N  repetitions of each measurement (9); intervals need 9 or more\n"
 		    "  --cpu N     stay on this CPU\n"
 		    "  --hot N     keys that are looked up again and again (2048)\n"
 		    "  --huge      ask for huge pages for the table\n"
@@ -112,7 +111,7 @@ static int option(struct options *o, char **argv, int i)
 	if (!strcmp(a, "--seconds"))
 		o->seconds = seconds_of(a, value);
 	else if (!strcmp(a, "--repeat"))
-		o->repetitions = (int)count_of(a, value, LEAST_REPETITIONS, MOST_REPETITIONS);
+		o->repetitions = (int)count_of(a, value, 1, MOST_REPETITIONS);
 	else if (!strcmp(a, "--cpu"))
 		o->cpu = (int)count_of(a, value, 0, CPU_SETSIZE - 1);
 	else if (!strcmp(a, "--hot"))

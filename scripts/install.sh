@@ -2,8 +2,19 @@
 # Installs what building, testing and the demo need, and nothing that is there
 # already. Sourced by ./dev.
 
-packages="make ca-certificates clang-19 llvm-19 libbpf-dev linux-libc-dev
+packages="make ca-certificates clang-19 llvm-19 libclang-rt-19-dev gcc libc6-dev libbpf-dev linux-libc-dev
 iproute2 nftables ethtool frr bird2 iperf3 traceroute iputils-ping tcpdump util-linux"
+
+# cross_packages prints what the tests compile and run minne-procbench by for other architectures: 280 MB of
+# downloads. The machine's own compiler is in the list above.
+cross_packages() {
+	own=$(dpkg --print-architecture)
+	for a in x86-64-linux-gnu:amd64 aarch64-linux-gnu:arm64 arm-linux-gnueabihf:armhf mips-linux-gnu:mips \
+		mipsel-linux-gnu:mipsel powerpc64le-linux-gnu:ppc64el riscv64-linux-gnu:riscv64; do
+		[ "${a#*:}" = "$own" ] || echo "gcc-${a%:*} libc6-dev-${a#*:}-cross"
+	done
+	echo qemu-user-static
+}
 
 # install_packages brings the Debian packages. Routing daemons that a package
 # would start by itself stay off: the lab starts its own, in its namespaces.

@@ -184,7 +184,7 @@ func TestUsage(t *testing.T) {
 		"nothing given: an algorithm, an image":         "",
 		"quick: no algorithm of this name":              "quick a b",
 		"--fast: no such option":                        "--fast bloom a b",
-		"--repeat: not a number in its range":           "--repeat 8 bloom a b",
+		"--repeat: not a number in its range":           "--repeat 0 bloom a b",
 		"--seconds: not a number of seconds":            "--seconds x bloom a b",
 		"--cpu: a number is missing":                    "bloom a b --cpu",
 		"a: an algorithm, an image and keys or payload": "bloom a",

@@ -290,9 +290,9 @@ ALGO_INLINE void hybrid_step(struct algo_table t, struct hybrid_run *run, algo_u
 
 ALGO_INLINE void hybrid_begin(struct algo_table t, struct hybrid_run *run, struct d2fa_found found)
 {
-	algo_u32 g, i, groups = d2fa_groups(t);
+	algo_u32 g, i, groups = d2fa_groups(t), memory = algo_word(t, HYBRID_HEAD_MEMORY);
 
-	for (i = 0; i < HYBRID_MEMORY; i++)
+	for (i = 0; i < HYBRID_MEMORY && i < memory; i++)
 		run->state[i] = 0;
 	for (g = 0; g < groups; g++) {
 		run->active[g] = 0;

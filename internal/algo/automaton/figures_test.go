@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -166,7 +167,7 @@ func BenchmarkExplosion(b *testing.B) {
 
 // countStates determinizes without keeping the table.
 func countStates(n *nfa, most int) error {
-	s := newSubset(n, bounds{most, 16 << 30})
+	s := newSubset(n, bounds{most, math.MaxInt})
 	s.entered = true
 	s.enterEverywhere()
 	s.state(len(s.bytes), nil)

@@ -11,6 +11,7 @@ var benches = []func(*app) *cobra.Command{
 	newBenchForwardCommand,
 	newBenchDaemonCommand,
 	newBenchPolicyCommand,
+	newBenchPlatformCommand,
 }
 
 func newBenchCommand(a *app) *cobra.Command {

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"minne/internal/lab/result"
+	"minne/internal/platform"
+)
+
+// Seconds of measuring.
+const (
+	platformSeconds      = 240
+	platformQuickSeconds = 45
+	platformRounds       = 9
+	platformQuickRounds  = 3
+)
+
+// platformFlags are the flags of "minne bench platform".
+type platformFlags struct {
+	quick, asJSON bool
+	html, name    string
+	algorithms    []string
+	data          platform.Data
+	cpu           int
+	seconds       float64
+}
+
+func newBenchPlatformCommand(a *app) *cobra.Command {
+	var f platformFlags
+	c := &cobra.Command{
+		Use:   "platform",
+		Short: "Measure whether this machine is fast enough: lookups, filters and pattern matching",
+		Long: `Measure what this machine's CPU makes of a router's work: longest prefix match with
+full routing tables, Bloom filters, and searching payload for thousands of
+patterns. Each is measured as a native program and, for root on a kernel with
+eBPF, inside the kernel, in rounds by turns. All answers are compared with those of
+a plain reference first; a wrong one fails the benchmark.
+
+The data are generated, the same on every machine, unless files are given:
+routing tables as lines of "prefix nexthop" or as an MRT dump, patterns as
+hexadecimal digits or /regular expressions/, a blocklist of addresses, packets
+whose payload is searched. Files may be packed with gzip or bzip2.
+
+Put the results of several machines into one table with "minne bench merge".`,
+		Example: `  minne bench platform --quick
+  minne bench platform --json --name "APU2" > apu2.json
+  minne bench platform --html report.html --table rib.20260801.bz2 --patterns rules.txt --pcap lan.pcap`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c.Context(), a) },
+	}
+	c.Flags().BoolVar(&f.quick, "quick", false, "at most 4 minutes: wider intervals")
+	c.Flags().BoolVar(&f.asJSON, "json", false, "print the result as JSON")
+	c.Flags().StringVar(&f.html, "html", "", "write the report with plots to this `file`, too")
+	c.Flags().StringVar(&f.name, "name", "", "`name` of this platform in reports and tables (default its CPU)")
+	c.Flags().StringSliceVar(&f.algorithms, "algorithms", nil, "the algorithms to measure: "+strings.Join(algorithmOptions(), ", "))
+	c.Flags().StringVar(&f.data.Routes, "table", "", "`file` of a routing table")
+	c.Flags().StringVar(&f.data.Patterns, "patterns", "", "`file` of patterns")
+	c.Flags().StringVar(&f.data.Blocklist, "blocklist", "", "`file` of addresses for the Bloom filters")
+	c.Flags().StringVar(&f.data.Capture, "pcap", "", "`file` of packets whose payload is searched")
+	c.Flags().IntVar(&f.cpu, "cpu", -1, "CPU to stay on (default any)")
+	c.Flags().Float64Var(&f.seconds, "seconds", platformSeconds, "`seconds` of measuring, without what comes before")
+	return c
+}
+
+func algorithmOptions() (all []string) {
+	for _, a := range platform.Algorithms {
+		all = append(all, a.Option)
+	}
+	return all
+}
+
+func (f *platformFlags) check() (algorithms []string, err error) {
+	switch {
+	case !(f.seconds > 0 && f.seconds <= 86400):
+		return nil, fmt.Errorf("--seconds %g: expected more than 0 and at most a day", f.seconds)
+	case f.cpu < -1 || f.cpu > 4095:
+		return nil, fmt.Errorf("--cpu %d: expected the number of a CPU", f.cpu)
+	}
+	if algorithms, err = platform.Names(f.algorithms); err != nil {
+		err = fmt.Errorf("--algorithms: %w", err)
+	}
+	return algorithms, err
+}
+
+func (f *platformFlags) run(ctx context.Context, a *app) error {
+	algorithms, err := f.check()
+	if err != nil {
+		return usageError{err}
+	}
+	rounds := platformRounds
+	if f.quick {
+		f.seconds, rounds = min(f.seconds, platformQuickSeconds), platformQuickRounds
+	}
+	o := platform.Options{
+		Name: f.name, Algorithms: algorithms, Data: f.data, CPU: f.cpu, Seconds: f.seconds, Rounds: rounds,
+		Command: append([]string{"minne"}, os.Args[1:]...),
+		Minne:   result.Build{Version: version(), Commit: commit, Go: runtime.Version()}, Progress: func(text string) { fmt.Fprintln(a.err, text+" …") },
+	}
+	if os.Geteuid() != 0 {
+		o.NativeOnly = "that needs root"
+	}
+	r, err := platform.Measure(ctx, o)
+	if err != nil {
+		return err
+	}
+	return f.print(a, r)
+}
+
+// print prints a result and writes its page.
+func (f *platformFlags) print(a *app, r *platform.Result) error {
+	err := writePage(f.html, r.WritePage)
+	if f.asJSON {
+		return errors.Join(err, a.printJSON(r))
+	}
+	return errors.Join(err, r.WriteTable(a.out))
+}
+
+// writePage writes a page to a file, when one is given.
+func writePage(file string, write func(io.Writer) error) error {
+	if file == "" {
+		return nil
+	}
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(out), out.Close())
+}

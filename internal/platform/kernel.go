@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package platform
+
+import (
+	"fmt"
+	"time"
+
+	"minne/internal/algo/automatonbench"
+	"minne/internal/algo/dataset"
+	"minne/internal/algo/image"
+	"minne/internal/algo/lpm"
+	"minne/internal/algo/lpmbench"
+)
+
+// asking is one way to go through a set in eBPF.
+type asking struct {
+	set    int
+	access string
+	order  string
+	per    string
+}
+
+// contender is a table that eBPF programs search.
+type contender interface {
+	// check returns the checksum of all answers to a set.
+	check(set int) (string, error)
+	// asks are the ways in which it can be asked.
+	asks() []asking
+	// time asks once, and returns ns per key or byte.
+	time(asking) (float64, error)
+	close()
+}
+
+// kernelSide is what eBPF contenders share.
+type kernelSide struct {
+	lookups *lpmbench.Bench
+	// shown are the keys that lie in lookups: which set, and whether only the hot ones.
+	shown    *keySet
+	shownHot bool
+}
+
+func newKernelSide() (*kernelSide, error) {
+	b, err := lpmbench.NewBench()
+	if err != nil {
+		return nil, err
+	}
+	return &kernelSide{lookups: b}, nil
+}
+
+func (k *kernelSide) close() { k.lookups.Close() }
+
+// routes is a contender for longest prefix match.
+func (k *kernelSide) routes(f lpm.Family, sets []keySet, load func(*lpmbench.Bench) (*lpmbench.Contender, error)) (contender, error) {
+	c, err := load(k.lookups)
+	if err != nil {
+		return nil, err
+	}
+	return &routeContender{k, c, f, sets}, nil
+}
+
+type routeContender struct {
+	side   *kernelSide
+	table  *lpmbench.Contender
+	family lpm.Family
+	sets   []keySet
+}
+
+func (c *routeContender) close() { c.table.Close() }
+
+// show lays keys where the programs find them.
+func (c *routeContender) show(set int, hot bool) {
+	s := &c.sets[set]
+	if c.side.shown == s && c.side.shownHot == hot {
+		return
+	}
+	c.side.shown, c.side.shownHot = s, hot
+	keys := s.keys
+	if hot {
+		keys = keys[:min(len(keys), hotKeys)]
+	}
+	for at := 0; at < len(c.side.lookups.Keys); at += len(keys) {
+		copy(c.side.lookups.Keys[at:], keys)
+	}
+}
+
+func (c *routeContender) check(set int) (string, error) {
+	c.show(set, false)
+	n := len(c.sets[set].keys)
+	if err := c.table.Check(n); err != nil {
+		return "", err
+	}
+	var sum dataset.Checksum
+	for _, hop := range c.side.lookups.Answers[:n] {
+		sum.Add(hop)
+	}
+	return sum.String(), nil
+}
+
+func (c *routeContender) asks() (all []asking) {
+	for set := range c.sets {
+		for _, access := range []string{"hot", "all"} {
+			for _, order := range []string{"independent", "dependent"} {
+				all = append(all, asking{set, access, order, "key"})
+			}
+		}
+	}
+	return all
+}
+
+// timedLookups are those of one run of a program: some ms. A run before it, as long as a quarter, brings in what
+// the caches can hold of this table instead of another one's.
+const timedLookups = 1 << 18
+
+func (c *routeContender) time(a asking) (float64, error) {
+	c.show(a.set, a.access == "hot")
+	if _, err := c.table.Time(0, timedLookups/4, a.order == "dependent"); err != nil {
+		return 0, err
+	}
+	return c.table.Time(timedLookups, timedLookups, a.order == "dependent")
+}
+
+// patterns is a contender for pattern matching.
+func (k *kernelSide) patterns(m *image.Image, payload [][]byte) (contender, error) {
+	p, err := automatonbench.Load(m)
+	if err != nil {
+		return nil, err
+	}
+	return &patternContender{p, payload}, nil
+}
+
+type patternContender struct {
+	program *automatonbench.Program
+	payload [][]byte
+}
+
+func (c *patternContender) close() { c.program.Close() }
+
+func (c *patternContender) asks() []asking { return []asking{{0, "all", "stream", "byte"}} }
+
+// pass searches all records, each by itself, and tells how long the programs ran.
+func (c *patternContender) pass(each func(found []int)) (took time.Duration, bytes int, err error) {
+	for _, record := range c.payload {
+		c.program.Begin()
+		for part := record; len(part) > 0; {
+			n := min(len(part), automatonbench.DataBytes)
+			d, err := c.program.Feed(part[:n])
+			if err != nil {
+				return 0, 0, err
+			}
+			took, bytes, part = took+d, bytes+n, part[n:]
+		}
+		if err := c.program.Finish(); err != nil {
+			return 0, 0, err
+		}
+		if each != nil {
+			each(c.program.Found())
+		}
+	}
+	return took, bytes, nil
+}
+
+func (c *patternContender) check(int) (string, error) {
+	var sum dataset.Checksum
+	_, _, err := c.pass(sum.AddRecord)
+	return sum.String(), err
+}
+
+func (c *patternContender) time(asking) (float64, error) {
+	took, bytes, err := c.pass(nil)
+	if err != nil {
+		return 0, err
+	}
+	if bytes == 0 {
+		return 0, fmt.Errorf("a payload of nothing")
+	}
+	return float64(took.Nanoseconds()) / float64(bytes), nil
+}

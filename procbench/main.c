@@ -4,8 +4,9 @@
  * there is neither Go nor eBPF. It needs memory for the table and the keys, and little more; it says how much.
  *
  * Each set of keys is gone through in several ways, in turns: its first keys again and again, which leaves what they need of
- * the table in the caches ("hot"), and all of them; each key by itself, or only known when the last answer is. All
- * answers are summed up (checksum.h): the same table and keys give the same checksum on every CPU.
+ * the table in the caches ("hot"), and all of them; each key by itself, or only known when the last answer is (which
+ * a CPU may guess where an answer is found by branches, as that of a classic Bloom filter). All answers are summed up
+ * (checksum.h): the same table and keys give the same checksum on every CPU.
  */
 #define _GNU_SOURCE
 #include "procbench.h"
@@ -301,6 +302,8 @@ static void print_json(const struct bench *b)
 	printf("\"algorithm\":\"%s\",\"turned\":%s,\"memory\":{\"table\":%lu,\"keys\":%lu,\"state\":%lu,\"peak\":%lu},\n",
 	       o->algorithm->name, b->table.turned ? "true" : "false", (unsigned long)b->table.bytes, (unsigned long)set_bytes(b),
 	       (unsigned long)b->state_bytes, peak() * 1024);
+	if (measure_clock)
+		printf("\"clock\":\"%s\",\n", measure_clock);
 	printf("\"sets\":[");
 	for (int i = 0; i < o->set_count; i++)
 		printf("%s\n{\"origin\":\"%s\",\"count\":%lu,\"bytes\":%lu,\"checksum\":\"%08x%08x\"}", i ? "," : "",
@@ -329,6 +332,8 @@ static void print_text(const struct bench *b)
 	for (int i = 0; i < o->set_count; i++)
 		printf("answers to %s (%lu, %s): checksum %08x%08x\n", o->sets[i], (unsigned long)b->sets[i].count, origin(&b->sets[i]),
 		       b->sums[i].a, b->sums[i].b);
+	if (measure_clock && strcmp(measure_clock, "cpu"))
+		printf("the kernel does not count CPU time finely: these times are right on an idle machine only\n");
 	for (int i = 0; !o->check && i < b->count; i++) {
 		const struct configuration *c = &b->list[i];
 		const struct figure *f = &c->figure;

@@ -154,4 +154,6 @@ struct configuration {
  * has answered otherwise than before, or null. */
 const struct configuration *measure(struct configuration *list, int n, int repetitions, double seconds);
 
+extern const char *measure_clock; /* "cpu" or "wall": what measure counted */
+
 #endif

@@ -31,6 +31,7 @@
 #define BLOOM_KEY 64    /* longest key, bytes */
 #define BLOOM_HASHES 32 /* most places of a key */
 #define BLOOM_BLOCK 16  /* words of a block */
+#define BLOOM_AT_ONCE 4 /* classic: places that are looked at before it is asked whether all are taken */
 
 /* The kinds' own words of the header. */
 #define BLOOM_HEAD_SEED (ALGO_HEAD_OWN + 0) /* two words */
@@ -184,12 +185,18 @@ ALGO_INLINE algo_u32 bloom_has(struct bloom f, struct bloom_hash h)
 		}
 		return all;
 	}
-	for (i = 0; i < BLOOM_HASHES && i < f.hashes; i++) {
-		algo_u32 place = bloom_range(h.a, f.places);
+	/* Some at a time: which of them is the first one that is not set, no branch predictor knows. */
+	for (i = 0; i < BLOOM_HASHES && i < f.hashes;) {
+		algo_u32 all = 1, j;
 
-		if (!(algo_word(f.table, f.first + (place >> 5)) >> (place & 31) & 1))
+		for (j = 0; j < BLOOM_AT_ONCE && i < f.hashes; j++, i++) {
+			algo_u32 place = bloom_range(h.a, f.places);
+
+			all &= algo_word(f.table, f.first + (place >> 5)) >> (place & 31);
+			bloom_next(&h, i);
+		}
+		if (!all)
 			return 0;
-		bloom_next(&h, i);
 	}
 	return 1;
 }

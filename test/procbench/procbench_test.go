@@ -158,6 +158,9 @@ func TestArchitectures(t *testing.T) {
 			t.Parallel()
 			program, emulator := build(t, a.name), emulator(t, a.emulator)
 			for _, b := range benches {
+				if b.algorithm == "direct24" && a.name != "mips" && a.name != "amd64" {
+					continue // 48 MiB: one of each byte order
+				}
 				for order, table := range b.tables {
 					foreign := order != a.order.String()
 					if foreign && b.image == nil {

@@ -83,6 +83,8 @@ func TestRun(t *testing.T) {
 		}
 		if s.Check {
 			figures = 0
+		} else if r.Clock != "cpu" && r.Clock != "wall" {
+			t.Errorf("clock %q", r.Clock)
 		}
 		if len(r.Figures) != figures {
 			t.Errorf("%d figures, expected %d", len(r.Figures), figures)

@@ -36,6 +36,7 @@ type Result struct {
 	Bits      int      `json:"bits"`    // of a pointer
 	ByteOrder string   `json:"byte_order"`
 	Compiler  string   `json:"compiler"`
+	Clock     string   `json:"clock"` // "cpu": CPU time of the process; "wall" where the kernel counts that in ticks; "" of a check
 	Algorithm string   `json:"algorithm"`
 	Turned    bool     `json:"turned"` // the table was for a CPU of the other byte order
 	Memory    Memory   `json:"memory"`

@@ -11,6 +11,7 @@
 #ifndef MINNE_JUDGE_H
 #define MINNE_JUDGE_H
 
+#include "followed.h"
 #include "route.h"
 
 // The family is a constant everywhere here: the verifier knows the header's length by it.
@@ -32,32 +33,15 @@ static __always_inline void write_key(const struct packet *p, struct flow_key *k
 	}
 }
 
-static __always_inline int has_flows(const struct packet *p)
-{
-	return p->transport.protocol == IPPROTO_TCP || p->transport.protocol == IPPROTO_UDP;
-}
-
-// flow_lookup that leaves no mark when the tracing build asks.
-static __always_inline int lookup(const struct flow_key *key, struct flow_hit *hit)
-{
-#ifndef CONNTRACK
-	return 0; // no flow is ever learned
-#endif
-	if (!trace_build)
-		return flow_lookup(key, hit);
-
-	struct flow_control *c = flow_controls();
-
-	return c && flow_find(c, key, hit) && hit->side->generation == (__u16)c->generation;
-}
-
 // A packet of no flow that is known here.
 static __always_inline enum reason without_flow(struct xdp_md *ctx, struct connection *n, int is_tcp)
 {
 	enum reason beginning = n->policy & POLICY_BEGINNINGS ? REASON_BEGINNING : REASON_NONE;
 
-	if (is_tcp && (n->tcp & (TCP_SYN | TCP_ACK)) == TCP_SYN)
-		return beginning; // the first of its connection, or conntrack is asked before it is dropped
+	// Of a connection's packets only those with data can be the first that the fast path takes over; about the
+	// others conntrack is asked when a rule is about to drop them.
+	if (is_tcp && (n->tcp & (TCP_SYN | TCP_FIN | TCP_RST) || !(n->tcp & TCP_DATA)))
+		return beginning;
 	n->asked = 1;
 	n->known = conntrack_learn(ctx, n);
 	switch (n->known) {
@@ -69,17 +53,6 @@ static __always_inline enum reason without_flow(struct xdp_md *ctx, struct conne
 		return REASON_NONE; // where no state is kept, the rules decide all the same
 	}
 	return beginning;
-}
-
-// What is translated leaves with the replies' addresses, turned round.
-static __always_inline int translation(struct connection *n, const struct flow_hit *hit)
-{
-	if (!flow_translation(hit, &n->to))
-		return 0;
-	n->translated = 1;
-	n->diverted = !!((n->to.dst[0] ^ n->key.dst[0]) | (n->to.dst[1] ^ n->key.dst[1]) |
-			 ((n->to.rest ^ n->key.rest) & 0xffff0000));
-	return 1;
 }
 
 // How far sequence numbers of one direction may lie from each other, in units of 64 KiB: 8 MiB either way.
@@ -109,6 +82,8 @@ WITH_CONTEXT int flow_of(struct xdp_md *ctx, struct connection *n)
 	if (!n)
 		return REASON_INTERNAL;
 	is_tcp = (n->key.rest >> 48 & 0xff) == IPPROTO_TCP;
+	if (!is_tcp && (n->key.rest >> 48 & 0xff) != IPPROTO_UDP)
+		return followed_flow(n, now);
 	if (!lookup(&n->key, &hit))
 		return without_flow(ctx, n, is_tcp);
 	if (is_tcp) {
@@ -140,8 +115,6 @@ static __always_inline enum reason find_flow(struct packet *p, struct way *w, st
 	struct connection *n;
 	__u32 zero = 0;
 
-	if (!has_flows(p)) // conntrack tells of TCP and UDP only
-		return REASON_CONNECTION;
 	n = bpf_map_lookup_elem(&connections, &zero);
 	if (!n)
 		return REASON_CONNECTION;
@@ -230,6 +203,14 @@ static __always_inline enum reason routed(struct packet *p, enum reason why)
 	return why == REASON_BLACKHOLE && p->policy & POLICY_TRANSLATES ? REASON_CONNECTION : why;
 }
 
+// What a packet without flow is: when conntrack was not asked about it, TCP's flags tell.
+static __always_inline enum reason begins(struct packet *p, struct way *w)
+{
+	if ((w->connection && w->connection->asked) || p->transport.protocol != IPPROTO_TCP)
+		return REASON_BEGINNING;
+	return (p->transport.tcp & (TCP_SYN | TCP_ACK)) == TCP_SYN ? REASON_BEGINNING : REASON_CONNECTION;
+}
+
 static __always_inline enum reason judge(struct packet *p, struct way *w, struct control *c, __u32 ipv6)
 {
 	__u32 leaves = w->adj->interface, buffer = p->policy & POLICY_BUFFER;
@@ -264,7 +245,7 @@ static __always_inline enum reason judge(struct packet *p, struct way *w, struct
 	switch (VERDICT_ACTION(w->verdict)) {
 	case JUDGE_PERMIT:
 		if (!stateless)
-			return REASON_BEGINNING;
+			return begins(p, w);
 		if (p->policy & POLICY_MSS && p->transport.protocol == IPPROTO_TCP && (p->transport.tcp & (TCP_SYN | TCP_RST)) == TCP_SYN)
 			return REASON_SEGMENT_SIZE;
 		return policy_logs(w->verdict) ? REASON_LOGGED : REASON_NONE;
@@ -277,7 +258,7 @@ static __always_inline enum reason judge(struct packet *p, struct way *w, struct
 			policy_count(p->policy, w->verdict, p->length);
 		return REASON_DENIED;
 	}
-	return stateless ? REASON_RULE : REASON_BEGINNING;
+	return stateless ? REASON_RULE : begins(p, w);
 }
 
 #endif

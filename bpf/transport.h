@@ -19,6 +19,7 @@
 #define TCP_SYN 0x02
 #define TCP_RST 0x04
 #define TCP_ACK 0x10
+#define TCP_DATA 0x80 // not of the wire, where it is CWR (RFC 3168): bytes follow the header
 
 struct segment {
 	__be16 sport;
@@ -48,7 +49,7 @@ static __always_inline enum reason read_tcp(struct transport *t, const struct se
 
 	if (header < sizeof(*tcp) || header > length)
 		return REASON_TRANSPORT;
-	t->tcp = tcp->flags;
+	t->tcp = (tcp->flags & 0x3f) | (length > header ? TCP_DATA : 0);
 	t->sequence = bpf_ntohl(tcp->sequence) >> 16;
 	t->sport = tcp->sport;
 	t->dport = tcp->dport;
@@ -68,7 +69,15 @@ static __always_inline enum reason read_ports(struct transport *t, const struct 
 	}
 	t->sport = udp->sport;
 	t->dport = udp->dport;
+	t->sequence = udp->length; // of ICMP: the id of an echo
 	return REASON_NONE;
+}
+
+// Whether conntrack keys a packet of GRE by its addresses alone, and translates nothing behind the IP
+// header: version 0 (RFC 2784, with a key RFC 2890), and eight bytes of it.
+static __always_inline int gre_by_addresses(const struct datagram *gre, const void *end, __u32 length)
+{
+	return (const void *)(gre + 1) <= end && length >= sizeof(*gre) && !(gre->sport & bpf_htons(7));
 }
 
 // Global functions, which the verifier reads once, can have the context as an argument only where the kernel has
@@ -104,6 +113,9 @@ WITH_CONTEXT int read_transport(struct xdp_md *ctx, struct transport *t, __u32 o
 		STAGE(read_ports(t, at, end, length));
 		t->dport = t->sport; // type and code are the first two bytes
 		t->sport = 0;
+		break;
+	case IPPROTO_GRE:
+		t->sequence = gre_by_addresses(at, end, length);
 	}
 	return REASON_NONE;
 }

@@ -17,6 +17,7 @@
 #include <linux/in.h>
 
 #include "parse.h"
+#include "policy.h"
 
 #define SNAP_MAX 4096 // bytes of a packet
 #define HEADERS 128   // bytes that the filter looks at
@@ -27,6 +28,8 @@ const volatile __u32 capture_build = 0;
 const volatile __u32 want_interface = 0; // ifindex, logical or of the port
 const volatile __u32 want_verdicts = 0;  // bit per XDP action
 const volatile __u32 want_reason = 0;
+const volatile __u32 want_first = 0;     // counters of rules (policy.h), from … to
+const volatile __u32 want_last = 0;      // 0 for any rule or none
 const volatile __u32 want_l4 = 0;        // TCP or UDP port, source or destination
 const volatile __u32 want_nets = 0;      // how many of the nets must match
 const volatile __u32 sample_every = 1;   // of the packets that match
@@ -48,6 +51,8 @@ struct captured {
 	__u32 egress;   // logical interface that it leaves by; 0 when not forwarded
 	__u32 action;   // XDP action
 	__u32 reason;   // enum reason
+	__u32 verdict;  // of the rule that decided (policy.h), 0 when none did
+	__u32 policy;   // control.policy, by which it was judged
 	__u32 length;   // of the frame, bytes
 	__u16 bytes;    // of them, in frame
 	__u8 sent;      // as it left, not as it came
@@ -201,7 +206,8 @@ static __always_inline void hand_over(struct captured *r, struct capture_tally *
 		__sync_fetch_and_add(&t->lost, 1);
 }
 
-static __always_inline void captured_went(struct packet *p, __u32 action, enum reason why, __u32 egress)
+// verdict is the rules'; what conntrack is asked about in spite of it, they have not decided.
+static __always_inline void captured_went(struct packet *p, __u32 action, enum reason why, __u32 egress, __u32 verdict)
 {
 	struct capture_tally *t;
 	__u32 zero = 0, every = sample_every;
@@ -216,6 +222,10 @@ static __always_inline void captured_went(struct packet *p, __u32 action, enum r
 	r->wanted = 0;
 	if (want_interface && want_interface != p->interface && want_interface != r->port)
 		return;
+	if (why == REASON_CONNECTION)
+		verdict = 0;
+	if (want_last && (VERDICT_COUNTER(verdict) < want_first || VERDICT_COUNTER(verdict) > want_last))
+		return;
 	if (!(want_verdicts >> action & 1) || (want_reason && want_reason != why))
 		return;
 	if (__sync_fetch_and_add(&t->matched, 1) % (every ? every : 1))
@@ -224,6 +234,8 @@ static __always_inline void captured_went(struct packet *p, __u32 action, enum r
 	r->action = action;
 	r->reason = why;
 	r->egress = egress;
+	r->verdict = verdict;
+	r->policy = p->policy;
 	r->sent = 0;
 	hand_over(r, t);
 	if (!also_sent || action != XDP_REDIRECT)

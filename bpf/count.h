@@ -62,7 +62,7 @@ static __always_inline int leave(struct packet *p, struct way *w, struct control
 		action = XDP_DROP;
 	}
 	key = why;
-	captured_went(p, action, why, 0);
+	captured_went(p, action, why, 0, w->verdict);
 	if (trace_build) {
 		write_trace(p, w, why);
 	} else {

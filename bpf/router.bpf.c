@@ -85,7 +85,7 @@ static __always_inline int forward(struct packet *p, struct way *w, struct contr
 		return leave(p, w, c, REASON_INTERNAL);
 	out_bytes = sizeof(struct ethernet) + tags * sizeof(struct tag) + p->length;
 	trim(p, out_bytes);
-	captured_went(p, XDP_REDIRECT, REASON_NONE, w->adj->interface);
+	captured_went(p, XDP_REDIRECT, REASON_NONE, w->adj->interface, w->verdict);
 
 	if (trace_build) {
 		write_trace(p, w, REASON_NONE);

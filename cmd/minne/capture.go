@@ -63,6 +63,7 @@ capture runs at a time, as root: it shows what people say to each other.`,
 	f.Uint16Var(&o.filter.Port, "port", 0, "only TCP and UDP from or to this `port`")
 	f.StringVar(&o.filter.Verdict, "verdict", "", "only packets with this `verdict`: forwarded, dropped or punted (left to the kernel)")
 	f.StringVar(&o.filter.Reason, "reason", "", "only packets dropped or punted for this `reason`, named as in minne show drops")
+	f.StringVar(&o.filter.Rule, "rule", "", "only packets that this `rule` decided about here: its number or name in minne show firewall, or default")
 	f.IntVar(&o.count, "count", 0, "end after this `number` of packets")
 	f.DurationVar(&o.time, "time", 0, "end after this `time`, such as 30s")
 	f.IntVar(&o.filter.Every, "sample", 1, "of the packets that match only each `N`-th")
@@ -256,6 +257,9 @@ func captureComment(p fastpath.CapturedPacket) string {
 		text += fmt.Sprintf(" (%s: %s)", p.Reason, p.Text)
 	case p.Egress != "":
 		text += " by " + p.Egress
+	}
+	if p.Rule != "" {
+		text += ", " + p.Rule
 	}
 	return text
 }

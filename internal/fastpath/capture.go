@@ -7,12 +7,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/fastpath/judge"
 	"minne/internal/fastpath/mapped"
 )
 
@@ -28,6 +30,7 @@ type CapturedPacket struct {
 	Verdict string    `json:"verdict"`           // forwarded, dropped, punted
 	Reason  string    `json:"reason,omitempty"`  // of a drop or punt
 	Text    string    `json:"text,omitempty"`    // what the reason means
+	Rule    string    `json:"rule,omitempty"`    // rule or default of the firewall that decided, when one did here
 	Length  int       `json:"length"`            // of the frame, bytes
 	Frame   []byte    `json:"frame"`             // as far as it was captured
 	Sent    bool      `json:"as-sent,omitempty"` // as it left, not as it came
@@ -45,6 +48,7 @@ type capture struct {
 	ring    *ebpf.Map
 	tally   *ebpf.Map
 	reader  *ringbuf.Reader
+	byRule  bool  // it wants the packets of some rules, by their counters
 	ended   error // why it ended before it was asked to
 }
 
@@ -86,7 +90,14 @@ func (f *FastPath) startCapture(filter CaptureFilter) (*capture, error) {
 	if f.capturing != nil {
 		return nil, errors.New("another capture is running; end that one first")
 	}
-	c, err := f.prog.loadCapture(filter, ifindex)
+	var counters [2]uint16
+	if filter.Rule != "" {
+		var err error
+		if counters, err = f.firewall.countersOf(filter.Rule); err != nil {
+			return nil, err
+		}
+	}
+	c, err := f.prog.loadCapture(filter, ifindex, counters)
 	if err != nil {
 		return nil, err
 	}
@@ -112,12 +123,12 @@ func (f *FastPath) startCapture(filter CaptureFilter) (*capture, error) {
 }
 
 // loadCapture loads the capturing build over the maps of the program.
-func (p *program) loadCapture(filter CaptureFilter, ifindex int) (*capture, error) {
+func (p *program) loadCapture(filter CaptureFilter, ifindex int, counters [2]uint16) (*capture, error) {
 	spec, err := p.spec()
 	if err != nil {
 		return nil, err
 	}
-	if err := filter.set(spec, ifindex); err != nil {
+	if err := filter.set(spec, ifindex, counters); err != nil {
 		return nil, err
 	}
 	spec.Maps[routerMapCaptureRing].MaxEntries = captureRing
@@ -129,7 +140,7 @@ func (p *program) loadCapture(filter CaptureFilter, ifindex int) (*capture, erro
 	if err := spec.LoadAndAssign(&twin, &ebpf.CollectionOptions{MapReplacements: p.shared()}); err != nil {
 		return nil, fmt.Errorf("loading the capturing twin of the fast path's program: %w", explainLoad(err))
 	}
-	c := &capture{program: twin.Router, ring: twin.Ring, tally: twin.Tally}
+	c := &capture{program: twin.Router, ring: twin.Ring, tally: twin.Tally, byRule: filter.Rule != ""}
 	if c.reader, err = ringbuf.NewReader(c.ring); err != nil {
 		c.close()
 		return nil, fmt.Errorf("opening the captured packets: %w", err)
@@ -186,7 +197,7 @@ func (f *FastPath) onPorts() *ebpf.Program {
 
 // readCapture tells what the ring buffer holds until it is flushed.
 func (f *FastPath) readCapture(c *capture, each func(CapturedPacket) error) error {
-	names, boot := f.linkNames(), bootTime()
+	names, boot := f.namesOf(), bootTime()
 	var record ringbuf.Record
 	for {
 		err := c.reader.ReadInto(&record)
@@ -204,14 +215,30 @@ func (f *FastPath) readCapture(c *capture, each func(CapturedPacket) error) erro
 	}
 }
 
-func (f *FastPath) linkNames() map[int]string {
-	names := map[int]string{}
+// capturedNames are what an operator calls the numbers in a record.
+type capturedNames struct {
+	links map[int]string                   // by ifindex
+	rules *[2]atomic.Pointer[judge.Policy] // that name their counters, of the firewall's two buffers
+}
+
+func (f *FastPath) namesOf() capturedNames {
+	names := capturedNames{links: map[int]string{}, rules: &[2]atomic.Pointer[judge.Policy]{}}
 	f.locked(func() {
+		names.rules = &f.tables.judgedBy
 		for index := range f.tables.links {
-			names[index] = f.tables.nameOf(index)
+			names.links[index] = f.tables.nameOf(index)
 		}
 	})
 	return names
+}
+
+// rule names what decided by the policy of some flags.
+func (n *capturedNames) rule(flags uint32, v judge.Verdict) string {
+	p := n.rules[flags&policyBuffer].Load()
+	if p == nil || v.Counter == 0 {
+		return ""
+	}
+	return nameAt(p.Names.Counters, int(v.Counter), fmt.Sprintf("rule %d", v.Counter))
 }
 
 // bootTime is when the monotonic clock was zero.
@@ -222,25 +249,26 @@ func bootTime() time.Time {
 }
 
 // capturedHeader is the bytes of struct captured in front of the frame.
-const capturedHeader = 32
+const capturedHeader = 40
 
-func decodeCaptured(raw []byte, names map[int]string, boot time.Time) (CapturedPacket, bool) {
+func decodeCaptured(raw []byte, names capturedNames, boot time.Time) (CapturedPacket, bool) {
 	if len(raw) < capturedHeader {
 		return CapturedPacket{}, false
 	}
 	n := binary.NativeEndian
-	bytes := int(n.Uint16(raw[28:]))
+	bytes := int(n.Uint16(raw[36:]))
 	if bytes > len(raw)-capturedHeader {
 		return CapturedPacket{}, false
 	}
 	p := CapturedPacket{
 		Time:    boot.Add(time.Duration(n.Uint64(raw))),
-		Port:    names[int(n.Uint32(raw[8:]))],
-		Egress:  names[int(n.Uint32(raw[12:]))],
+		Port:    names.links[int(n.Uint32(raw[8:]))],
+		Egress:  names.links[int(n.Uint32(raw[12:]))],
 		Verdict: VerdictOf(n.Uint32(raw[16:])),
-		Length:  int(n.Uint32(raw[24:])),
+		Rule:    names.rule(n.Uint32(raw[28:]), judge.VerdictOf(n.Uint32(raw[24:]))),
+		Length:  int(n.Uint32(raw[32:])),
 		Frame:   append([]byte(nil), raw[capturedHeader:capturedHeader+bytes]...),
-		Sent:    raw[30] != 0,
+		Sent:    raw[38] != 0,
 	}
 	if r := Reason(n.Uint32(raw[20:])); r != Forwarded {
 		p.Reason, p.Text = r.String(), r.Text()

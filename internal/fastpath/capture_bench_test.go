@@ -27,7 +27,7 @@ func BenchmarkCapture(b *testing.B) {
 	names := []string{"none", "none-again", "other-host", "copied"}
 	for _, host := range []string{"198.51.100.99", "203.0.113.2"} {
 		filter := CaptureFilter{Snaplen: MaxSnaplen, Prefixes: []netip.Prefix{netip.PrefixFrom(netip.MustParseAddr(host), 32)}}
-		c, err := bench.fast.prog.loadCapture(filter, 0)
+		c, err := bench.fast.prog.loadCapture(filter, 0, [2]uint16{})
 		must(b, err)
 		defer c.close()
 		go func() { _ = bench.fast.readCapture(c, func(CapturedPacket) error { return nil }) }()

@@ -4,6 +4,7 @@ package fastpath
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -86,6 +87,9 @@ func (w Firewall) Apply(_ context.Context, p *judge.Policy) error {
 	}
 	if f.tables == nil {
 		return nil // packets are still the kernel's; start takes it from here
+	}
+	if f.capturing != nil && f.capturing.byRule && !sameCounters(f.firewall.counted, f.firewall.policy) {
+		f.dropCapture(f.capturing, errors.New("the rules have changed: look up the rule's number and start the capture again"))
 	}
 	s := f.prog.shape
 	s.firewall = f.firewall.shape(s.firewall, f.desired.Flows)
@@ -243,6 +247,7 @@ func (t *tables) fillFirewall(w *firewall, buffer int, numbers []int) error {
 		}
 	}
 	t.zones[buffer] = p.Zones
+	t.judgedBy[buffer].Store(p)
 	for _, l := range t.links {
 		t.renderZones(l)
 	}

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"minne/internal/fastpath/fib"
+	"minne/internal/fastpath/judge"
 	"minne/internal/rib"
 )
 
@@ -31,12 +33,13 @@ type tables struct {
 	v6        *family[key6]
 
 	read       settingsReader
-	zones      [2]map[string]uint8 // of the firewall's two buffers, by interface
-	firewall   *firewall           // in force
-	counters   [2]int              // that may have counted, of each buffer
-	all4, all6 settings            // settings of the pseudo-interface "all"
-	attached   map[int]bool        // ports with the program
-	transmits  map[int]bool        // ports that packets may leave by
+	zones      [2]map[string]uint8             // of the firewall's two buffers, by interface
+	firewall   *firewall                       // in force
+	counters   [2]int                          // that may have counted, of each buffer
+	judgedBy   [2]atomic.Pointer[judge.Policy] // what each buffer was filled with; a capture reads it
+	all4, all6 settings                        // settings of the pseudo-interface "all"
+	attached   map[int]bool                    // ports with the program
+	transmits  map[int]bool                    // ports that packets may leave by
 
 	round    uint8 // of the account under way or finished
 	telling  bool  // between Begin and End

@@ -174,8 +174,10 @@ func (l *lowering) name(j *judge.Policy) {
 		j.Names.Zones[i+1] = z.Name
 	}
 	j.Names.Counters = make([]string, j.Counters+1)
+	j.Names.Rules, j.Names.Defaults = make([]string, len(l.p.Rules)+1), firstDefault(l.p)
 	for i := range l.p.Rules {
 		r := &l.p.Rules[i]
+		j.Names.Rules[RuleCounter(r)] = r.Name
 		j.Names.Counters[RuleCounter(r)] = fmt.Sprintf("rule %d (%s)", r.ID, cmp.Or(r.Name, r.Text))
 	}
 	for i := range l.groups {

@@ -260,19 +260,25 @@ func TestSetsAskedForByAddress(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	p := compiled(t, policygen.Draft{Policies: []policygen.DraftPolicy{{Head: "from: a\n      to: b", Rules: []string{"deny udp", "deny tcp any any ssh"}}}})
+	p := compiled(t, policygen.Draft{Policies: []policygen.DraftPolicy{{Head: "from: a\n      to: b", Rules: []string{"deny udp", "deny tcp any any ssh name login"}}}})
 	j := judgement.Lower(p)
 	if want := []string{"", "a", "b", "c"}; !slices.Equal(j.Names.Zones, want) {
 		t.Errorf("zones %q, want %q", j.Names.Zones, want)
 	}
 	way := judge.Way{From: 1, To: 2}
 	for counter, want := range map[int]string{
-		judgement.RuleCounter(&p.Rules[1]):        "rule 2 (deny tcp any any ssh)",
+		judgement.RuleCounter(&p.Rules[1]):        "rule 2 (login)",
 		judgement.CountersOf(p, j).Unmatched[way]: "the default, deny",
 	} {
 		if got := j.Names.Counters[counter]; got != want {
 			t.Errorf("counter %d is called %q, want %q", counter, got, want)
 		}
+	}
+	if want := []string{"", "", "login"}; !slices.Equal(j.Names.Rules, want) {
+		t.Errorf("rules are called %q, want %q", j.Names.Rules, want)
+	}
+	if got := judgement.CountersOf(p, j).Unmatched[way]; got < j.Names.Defaults || got <= len(p.Rules) {
+		t.Errorf("a default has the counter %d, the first one is said to be %d", got, j.Names.Defaults)
 	}
 }
 

@@ -100,6 +100,8 @@ type Policy struct {
 	Names struct {
 		Zones    []string
 		Counters []string
+		Rules    []string // names of the rules, by number, which is their counter; "" without one
+		Defaults int      // the first counter that is a default's
 	}
 	Stateful bool // packets may belong to connections that conntrack knows
 	// Beginnings says that a packet which belongs to no known connection may still be permitted by

@@ -26,11 +26,6 @@ import (
 // The fourth voice: the loaded eBPF program, with the policy as it gets it from the
 // daemon, asked about whole frames (its tracing twin sends and counts nothing).
 
-const (
-	loadedPolicies = 120
-	loadedPackets  = 320
-)
-
 // loaded is the fast path of a bed.
 type loaded struct {
 	*bed
@@ -135,6 +130,7 @@ func wrongly(got fastpath.Verdict, want judge.Verdict, egress int) string {
 }
 
 func TestTheLoadedProgram(t *testing.T) {
+	policies, packets := many(120, 320)
 	l := newLoaded(t)
 	verdicts := map[string]int{}
 	type draft struct {
@@ -144,7 +140,7 @@ func TestTheLoadedProgram(t *testing.T) {
 		trials []trial
 	}
 	var drafts []draft
-	for seed := range uint64(loadedPolicies) {
+	for seed := range uint64(policies) {
 		g := policygen.New(1000 + seed)
 		one := draft{seed: 1000 + seed, d: g.Draft()}
 		var err error
@@ -158,7 +154,7 @@ func TestTheLoadedProgram(t *testing.T) {
 				one.d, one.p = translated, p
 			}
 		}
-		one.trials = trials(g, l.bed, one.p, loadedPackets)
+		one.trials = trials(g, l.bed, one.p, packets)
 		drafts = append(drafts, one)
 	}
 	// Those that need the same program follow each other.
@@ -181,7 +177,7 @@ func TestTheLoadedProgram(t *testing.T) {
 	}
 	t.Logf("%d policies, verdicts %v", len(drafts), verdicts)
 	for _, want := range []string{fastpath.VerdictForwarded, fastpath.VerdictDropped, "rule", "beginning", "connection", "local"} {
-		if verdicts[want] < loadedPolicies {
+		if verdicts[want] < policies {
 			t.Errorf("only %d packets of the kind %q were tried", verdicts[want], want)
 		}
 	}

@@ -31,6 +31,7 @@ func packets(g *policygen.Generator, p *policy.Policy) (list []asked) {
 		if w.Out == "" {
 			continue
 		}
+		w.At = policygen.Held
 		one := asked{packet: w, code: uint8(g.IntN(3)), fragment: g.IntN(50) == 0}
 		if g.IntN(8) == 0 {
 			one.packet.Protocol = uint8(policygen.Choose(g, 0, 1, 2, 33, 43, 44, 47, 51, 58, 60, 89, 99, 132, 136, 255))
@@ -64,8 +65,16 @@ func firstWrong(p *policy.Policy, list []asked, tests map[int]int, kinds map[str
 	}
 	for _, a := range list {
 		verdict, words := v.Ask(a.packet, a.code, a.fragment)
+		if words == "" && verdict.Action != judge.Kernel { // by a rule that holds always, so at another time too
+			later := a.packet
+			later.At = policygen.Unheld
+			_, words = v.Ask(later, a.code, a.fragment)
+		}
 		if words != "" {
 			return a, words, nil
+		}
+		if kinds != nil && timed(p, a.packet) {
+			kinds["by a rule with a schedule"]++
 		}
 		if kinds != nil {
 			kinds[kind(verdict)]++
@@ -74,11 +83,20 @@ func firstWrong(p *policy.Policy, list []asked, tests map[int]int, kinds map[str
 	return one, "", nil
 }
 
+// timed reports whether the rule that decides holds at some hours only.
+func timed(p *policy.Policy, w policy.Packet) bool {
+	said := policy.Judge(p, w, policy.New)
+	return said.Rule != nil && said.Rule.Schedule != nil
+}
+
 func TestReferenceAgainstClassifier(t *testing.T) {
 	tests, kinds := map[int]int{}, map[string]int{}
 	for seed := range uint64(policies) {
 		g := policygen.New(seed)
 		d := g.Draft()
+		if g.IntN(3) == 0 {
+			d = g.Timed(d)
+		}
 		p, err := d.Compile()
 		if err != nil {
 			t.Fatalf("seed %d: %v\n%s", seed, err, d.Text())
@@ -120,7 +138,7 @@ func TestReferenceAgainstClassifier(t *testing.T) {
 			t.Errorf("no way had %d tests", n)
 		}
 	}
-	for _, want := range []string{"permit", "drop", "kernel", "permit log", "drop log"} {
+	for _, want := range []string{"permit", "drop", "kernel", "permit log", "drop log", "by a rule with a schedule"} {
 		if kinds[want] < policies {
 			t.Errorf("only %d packets of the kind %q were tried", kinds[want], want)
 		}

@@ -41,7 +41,8 @@ func New(p *policy.Policy) (*Voice, error) {
 }
 
 // Ask asks about a packet that belongs to no known connection. wrong says where the
-// rules, the tables made of them, and the reference differ; "" when they don't.
+// rules, the tables made of them, and the reference differ; "" when they don't. The
+// packet comes when all schedules hold: at other times a rule that has one is the kernel's too.
 // icmpCode is the code of a message, fragment tells of one behind the first.
 func (v *Voice) Ask(w policy.Packet, icmpCode uint8, fragment bool) (verdict judge.Verdict, wrong string) {
 	way, ok := v.way(w)
@@ -100,7 +101,7 @@ func (v *Voice) key(w policy.Packet, way judge.Way, icmpCode uint8, fragment boo
 func (v *Voice) want(w policy.Packet, pair *policy.Pair, fragment bool) judge.Verdict {
 	said := policy.Judge(v.Policy, w, policy.New)
 	if fragment || v.guarded(w, pair) || said.Action == policy.Reject || said.Action == policy.Permit && !pair.Stateless ||
-		said.Rule != nil && said.Rule.Limit != nil {
+		said.Rule != nil && (said.Rule.Limit != nil || said.Rule.Schedule != nil) {
 		return judge.Verdict{Action: judge.Kernel}
 	}
 	verdict := judge.Verdict{Action: judge.Drop, Log: said.Log}

@@ -42,10 +42,11 @@ var zoneOfPort = [Ports]string{"a", "a", "b", "c"}
 // Draft is a firewall in the making: the lines of a configuration that shrinking
 // can leave out one by one.
 type Draft struct {
-	Sets     []string
-	Policies []DraftPolicy
-	Defaults string
-	NAT      []string
+	Sets      []string
+	Schedules []string
+	Policies  []DraftPolicy
+	Defaults  string
+	NAT       []string
 }
 
 // DraftPolicy is a policy of a draft.
@@ -65,6 +66,9 @@ func (d Draft) Text() string {
 	b.WriteString("firewall:\n  icmp-limit: 1000000\n" + d.Defaults)
 	if len(d.Sets) > 0 {
 		b.WriteString("  sets:\n" + strings.Join(d.Sets, ""))
+	}
+	if len(d.Schedules) > 0 {
+		b.WriteString("  schedules:\n" + strings.Join(d.Schedules, ""))
 	}
 	if len(d.Policies) > 0 {
 		b.WriteString("  policies:\n")

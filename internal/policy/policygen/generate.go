@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
+	"time"
 
 	"minne/internal/packet"
 	"minne/internal/policy"
@@ -168,6 +170,28 @@ func (g *Generator) Draft() Draft {
 	}
 	if g.IntN(3) == 0 {
 		d.Defaults = fmt.Sprintf("  defaults: {action: %s, within: %s}\n", Choose(g, "deny", "reject"), Choose(g, "permit", "deny"))
+	}
+	return d
+}
+
+// Times at which all schedules of Timed hold, and at which none does.
+var (
+	Held   = time.Date(2026, 1, 7, 12, 0, 0, 0, time.Local) // a Wednesday
+	Unheld = time.Date(2026, 1, 11, 20, 0, 0, 0, time.Local)
+)
+
+// Timed is a draft of which some rules hold at some hours only.
+func (g *Generator) Timed(d Draft) Draft {
+	d.Schedules = []string{"    lessons: {days: mon-fri, from: 08:00, to: 13:00}\n", "    noon: {from: 11:00, to: 14:00}\n"}
+	d.Policies = slices.Clone(d.Policies)
+	for i := range d.Policies {
+		rules := slices.Clone(d.Policies[i].Rules)
+		for k := range rules {
+			if g.IntN(3) == 0 {
+				rules[k] += " schedule " + Choose(g, "lessons", "noon")
+			}
+		}
+		d.Policies[i].Rules = rules
 	}
 	return d
 }

@@ -78,7 +78,8 @@ for peer; do
 			cc -std=gnu99 $flags $(pkg-config --cflags libhs) -o "$work/$peer" "$root/procbench/peers/hyperscan.c" "$work/peer.o" \
 				$(pkg-config --libs libhs) ;;
 		re2)
-			c++ -std=c++17 $flags $(pkg-config --cflags re2) -o "$work/$peer" "$root/procbench/peers/re2.cc" "$work/peer.o" \
+			version=$(dpkg-query -W -f '${Version}' libre2-dev 2>/dev/null || pkg-config --modversion re2)
+			c++ -std=c++17 $flags "-DRE2_VERSION=\"$version\"" $(pkg-config --cflags re2) -o "$work/$peer" "$root/procbench/peers/re2.cc" "$work/peer.o" \
 				$(pkg-config --libs re2) ;;
 		esac
 	fi

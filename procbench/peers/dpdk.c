@@ -326,16 +326,16 @@ static algo_u32 ask_lpm_bulk(const struct peer_work *w)
 }
 
 static const struct peer_algorithm fib2_algorithm = {
-	"rte_fib-2", 4, build_fib2, prepare4, { { "batched", ask_fib_scalar }, { "batched-avx512", ask_fib_vector } },
+	"rte_fib-2", 4, build_fib2, prepare4, { { "batched", ask_fib_scalar }, { "batched-avx512", ask_fib_vector } }, 0,
 };
 static const struct peer_algorithm fib4_algorithm = {
-	"rte_fib-4", 4, build_fib4, prepare4, { { "batched", ask_fib_scalar }, { "batched-avx512", ask_fib_vector } },
+	"rte_fib-4", 4, build_fib4, prepare4, { { "batched", ask_fib_scalar }, { "batched-avx512", ask_fib_vector } }, 0,
 };
 static const struct peer_algorithm lpm_algorithm = {
-	"rte_lpm", 4, build_lpm, prepare4, { { "independent", ask_lpm }, { "batched", ask_lpm_bulk } },
+	"rte_lpm", 4, build_lpm, prepare4, { { "independent", ask_lpm }, { "batched", ask_lpm_bulk } }, 0,
 };
 static const struct peer_algorithm fib6_algorithm = {
-	"rte_fib6", 16, build_fib6, 0, { { "batched", ask_fib6_scalar }, { "batched-avx512", ask_fib6_vector } },
+	"rte_fib6", 16, build_fib6, 0, { { "batched", ask_fib6_scalar }, { "batched-avx512", ask_fib6_vector } }, 0,
 };
 
 const struct peer_algorithm *const peer_algorithms[] = { &fib2_algorithm, &fib4_algorithm, &lpm_algorithm, &fib6_algorithm, 0 };

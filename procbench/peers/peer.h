@@ -4,6 +4,8 @@
  * answers up in the same way, so that both can be compared in one run.
  *
  *	minne-peer-NAME [--cpu N] [--hot N] [--huge] ALGORITHM TABLE KEYS|PAYLOAD...
+ *	minne-peer-NAME --check ALGORITHM TABLE     the numbers of patterns that the library refuses, and why
+ *	minne-peer-NAME --version
  *
  * Keys and payload are files as load.c of minne-procbench reads them. A table is text, for each library to build its own
  * structure from:
@@ -66,6 +68,8 @@ struct peer_algorithm {
 	void (*prepare)(struct peer_set *);
 	/* Without a name: none. Each must give the same answers. */
 	struct peer_way ways[PEER_WAYS];
+	/* check prints what of a table the library refuses, one a line; may be null. */
+	void (*check)(const char *file);
 };
 
 /* A program defines these. */

@@ -57,7 +57,7 @@ func Payload(records [][]byte) ([]byte, error) {
 		size += 4 + padded(len(r))
 		length += len(r)
 	}
-	if length == 0 || size > math.MaxUint32 {
+	if length == 0 || uint64(size) > math.MaxUint32 {
 		return nil, fmt.Errorf("payload of %d bytes in %d records: expected 1 byte to 4 GiB", length, len(records))
 	}
 	out := make([]byte, 0, 16+size)
@@ -92,7 +92,7 @@ const (
 // Router is a file of a table that internal/fastpath/fib has compiled: an image in a byte
 // order, without what may be behind its words; rootBits is what its layout tells the program (fib4_root_bits).
 func Router(s Structure, rootBits uint32, words []byte, order binary.ByteOrder) ([]byte, error) {
-	if len(words)%4 != 0 || len(words)/4 > math.MaxUint32 {
+	if len(words)%4 != 0 || uint64(len(words)) > 4*math.MaxUint32 {
 		return nil, fmt.Errorf("table of %d bytes: expected words of 4", len(words))
 	}
 	out := make([]byte, 32, 32+len(words))

@@ -12,6 +12,7 @@ var benches = []func(*app) *cobra.Command{
 	newBenchDaemonCommand,
 	newBenchPolicyCommand,
 	newBenchPlatformCommand,
+	newBenchMergeCommand,
 }
 
 func newBenchCommand(a *app) *cobra.Command {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"minne/internal/kernel"
+	"minne/internal/lab/device"
 	"minne/internal/lab/result"
 	"minne/internal/platform"
 )
@@ -27,12 +29,13 @@ const (
 
 // platformFlags are the flags of "minne bench platform".
 type platformFlags struct {
-	quick, asJSON bool
-	html, name    string
-	algorithms    []string
-	data          platform.Data
-	cpu           int
-	seconds       float64
+	quick, asJSON   bool
+	estimate, check bool
+	html, name      string
+	algorithms      []string
+	data            platform.Data
+	cpu             int
+	seconds         float64
 }
 
 func newBenchPlatformCommand(a *app) *cobra.Command {
@@ -67,6 +70,8 @@ Put the results of several machines into one table with "minne bench merge".`,
 	c.Flags().StringVar(&f.data.Patterns, "patterns", "", "`file` of patterns")
 	c.Flags().StringVar(&f.data.Blocklist, "blocklist", "", "`file` of addresses for the Bloom filters")
 	c.Flags().StringVar(&f.data.Capture, "pcap", "", "`file` of packets whose payload is searched")
+	c.Flags().BoolVar(&f.estimate, "estimate", false, "say in plain words what this machine can route (needs root)")
+	c.Flags().BoolVar(&f.check, "check-estimate", false, "estimate, and compare with a lab on this machine: a minute more, 3 GB of memory")
 	c.Flags().IntVar(&f.cpu, "cpu", -1, "CPU to stay on (default any)")
 	c.Flags().Float64Var(&f.seconds, "seconds", platformSeconds, "`seconds` of measuring, without what comes before")
 	return c
@@ -79,7 +84,7 @@ func algorithmOptions() (all []string) {
 	return all
 }
 
-func (f *platformFlags) check() (algorithms []string, err error) {
+func (f *platformFlags) chosen() (algorithms []string, err error) {
 	switch {
 	case !(f.seconds > 0 && f.seconds <= 86400):
 		return nil, fmt.Errorf("--seconds %g: expected more than 0 and at most a day", f.seconds)
@@ -93,7 +98,7 @@ func (f *platformFlags) check() (algorithms []string, err error) {
 }
 
 func (f *platformFlags) run(ctx context.Context, a *app) error {
-	algorithms, err := f.check()
+	algorithms, err := f.chosen()
 	if err != nil {
 		return usageError{err}
 	}
@@ -104,10 +109,16 @@ func (f *platformFlags) run(ctx context.Context, a *app) error {
 	o := platform.Options{
 		Name: f.name, Algorithms: algorithms, Data: f.data, CPU: f.cpu, Seconds: f.seconds, Rounds: rounds,
 		Command: append([]string{"minne"}, os.Args[1:]...),
-		Minne:   result.Build{Version: version(), Commit: commit, Go: runtime.Version()}, Progress: func(text string) { fmt.Fprintln(a.err, text+" …") },
+		Minne:   result.Build{Version: version(), Commit: commit, Go: runtime.Version()}, Estimate: f.estimate || f.check, Check: f.check, Means: device.Means{Load: kernel.BulkRoutes},
+		Progress: func(text string) { fmt.Fprintln(a.err, text+" …") },
+	}
+	if o.Means.Binary, err = os.Executable(); err != nil {
+		return err
 	}
 	if os.Geteuid() != 0 {
-		o.NativeOnly = "that needs root"
+		if o.NativeOnly = "that needs root"; o.Estimate {
+			return errors.New("--estimate runs the fast path, which only root may: run this as root, or leave it out")
+		}
 	}
 	r, err := platform.Measure(ctx, o)
 	if err != nil {

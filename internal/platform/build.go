@@ -81,6 +81,7 @@ type builder struct {
 	progress   func(string)
 	workloads  []*workload
 	result     *Result
+	routesUsed []lpm.Route // of both families
 }
 
 func (b *builder) step(format string, args ...any) { b.progress(fmt.Sprintf(format, args...)) }
@@ -134,6 +135,7 @@ func (b *builder) routes(d Data) error {
 	if err != nil {
 		return err
 	}
+	b.routesUsed = slices.Concat(t.IPv4, t.IPv6)
 	if err := b.routeWorkloads(lpm.IPv4, t.IPv4); err != nil {
 		return err
 	}
@@ -174,7 +176,7 @@ func (b *builder) filters(d Data) error {
 	if len(members) == 0 {
 		return fmt.Errorf("%s: only networks in it: expected single addresses, which a Bloom filter can hold", d.Blocklist)
 	}
-	return b.filterWorkloads(members, strangersTo(members, family), fmt.Sprintf("addresses of IPv%d", family))
+	return b.filterWorkloads(members, strangersTo(members, family), fmt.Sprintf("IPv%d addresses", family))
 }
 
 // single are the single addresses of a blocklist in the family that has more of them; left is how many entries these leave out.
@@ -194,7 +196,7 @@ func single(list []netip.Prefix) (keys [][]byte, family lpm.Family, left int) {
 	return keys, family, len(list) - len(keys)
 }
 
-// leastAsked is how many strangers even a small filter is asked for.
+// leastAsked is how many keys even a small table is asked for.
 const leastAsked = 1 << 16
 
 // strangersTo are random addresses that are none of the members.
@@ -271,4 +273,12 @@ func grouped(n int) string {
 		text = text[:at] + "," + text[at:]
 	}
 	return text
+}
+
+// counted writes so many of something.
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return grouped(n) + " " + what + "s"
 }

@@ -66,6 +66,9 @@ func (b *builder) filterWorkloads(members, strangers [][]byte, what string) erro
 			return err
 		}
 		w.detail = fmt.Sprintf("%d hashes, %.3f %% false positives", f.Hashes(), 100*rate)
+		w.inKernel = func(k *kernelSide) (contender, error) {
+			return k.filter(m, [][][]byte{strangers[:min(len(strangers), askedKeys)], members[:min(len(members), askedKeys)]})
+		}
 		if err := b.add(w, m.Bytes(binary.NativeEndian), sets); err != nil {
 			return err
 		}

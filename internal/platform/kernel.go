@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"minne/internal/algo/automatonbench"
+	"minne/internal/algo/bloombench"
 	"minne/internal/algo/dataset"
 	"minne/internal/algo/image"
 	"minne/internal/algo/lpm"
@@ -97,8 +98,11 @@ func (c *routeContender) check(set int) (string, error) {
 	return sum.String(), nil
 }
 
-func (c *routeContender) asks() (all []asking) {
-	for set := range c.sets {
+func (c *routeContender) asks() []asking { return keyAsks(len(c.sets)) }
+
+// keyAsks are all ways in which so many sets of keys are asked for.
+func keyAsks(sets int) (all []asking) {
+	for set := range sets {
 		for _, access := range []string{"hot", "all"} {
 			for _, order := range []string{"independent", "dependent"} {
 				all = append(all, asking{set, access, order, "key"})
@@ -175,4 +179,69 @@ func (c *patternContender) time(asking) (float64, error) {
 		return 0, fmt.Errorf("a payload of nothing")
 	}
 	return float64(took.Nanoseconds()) / float64(bytes), nil
+}
+
+// filter is a contender for Bloom filters; each set has its keys, all of one length.
+func (k *kernelSide) filter(m *image.Image, keys [][][]byte) (contender, error) {
+	b, err := bloombench.NewBench(len(keys[0][0]))
+	if err != nil {
+		return nil, err
+	}
+	f, err := b.Image(m)
+	if err != nil {
+		b.Close()
+		return nil, err
+	}
+	return &filterContender{bench: b, filter: f, keys: keys, shown: -1}, nil
+}
+
+type filterContender struct {
+	bench    *bloombench.Bench
+	filter   *bloombench.Contender
+	keys     [][][]byte
+	shown    int // set whose keys lie where the programs find them; -1: none
+	shownHot bool
+}
+
+func (c *filterContender) close() {
+	c.filter.Close()
+	c.bench.Close()
+}
+
+// show lays keys where the programs find them, again and again to the end.
+func (c *filterContender) show(set int, hot bool) {
+	if c.shown == set && c.shownHot == hot {
+		return
+	}
+	c.shown, c.shownHot = set, hot
+	keys := c.keys[set]
+	if hot {
+		keys = keys[:min(len(keys), hotKeys)]
+	}
+	for i := range bloombench.KeyCount {
+		c.bench.SetKey(i, keys[i%len(keys)])
+	}
+}
+
+func (c *filterContender) check(set int) (string, error) {
+	c.show(set, false)
+	n := len(c.keys[set])
+	if err := c.filter.Check(n); err != nil {
+		return "", err
+	}
+	var sum dataset.Checksum
+	for _, a := range c.bench.Answers[:n] {
+		sum.Add(a)
+	}
+	return sum.String(), nil
+}
+
+func (c *filterContender) asks() []asking { return keyAsks(len(c.keys)) }
+
+func (c *filterContender) time(a asking) (float64, error) {
+	c.show(a.set, a.access == "hot")
+	if _, err := c.filter.Time(0, timedLookups/4, a.order == "dependent"); err != nil {
+		return 0, err
+	}
+	return c.filter.Time(timedLookups, timedLookups, a.order == "dependent")
 }

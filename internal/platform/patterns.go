@@ -36,14 +36,14 @@ func (b *builder) patternWorkloads(patterns []automaton.Pattern, payload [][]byt
 		algorithm, native, what string
 		patterns                []automaton.Pattern
 	}{
-		{D2FA, "d2fa", "byte strings", literals},
-		{D2FA, "d2fa", "regular expressions", regexes},
-		{HybridFA, "hybrid", "regular expressions", regexes},
+		{D2FA, "d2fa", "byte string", literals},
+		{D2FA, "d2fa", "regular expression", regexes},
+		{HybridFA, "hybrid", "regular expression", regexes},
 	} {
 		if len(c.patterns) == 0 || !b.wanted(c.algorithm) {
 			continue
 		}
-		holds := fmt.Sprintf("%s %s", grouped(len(c.patterns)), c.what)
+		holds := counted(len(c.patterns), c.what)
 		b.step("compile %s into a %s", holds, c.algorithm)
 		begin := time.Now()
 		a, err := automaton.Compile(c.patterns, automaton.Options{Hybrid: c.algorithm == HybridFA})

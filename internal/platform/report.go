@@ -42,6 +42,9 @@ func (r *Result) Document(pictures bool) *report.Document {
 		}
 		d.Sections = append(d.Sections, s)
 	}
+	if r.Estimate != nil {
+		d.Sections = append([]report.Section{r.Estimate.section()}, d.Sections...)
+	}
 	for _, m := range r.Missing {
 		d.Notes = append(d.Notes, "Not measured: "+m+".")
 	}

@@ -17,8 +17,8 @@ import (
 	"minne/internal/platform/data"
 )
 
-// routeKeys is how many addresses are looked up: as many as the eBPF programs have room for.
-const routeKeys = lpmbench.KeyCount
+// routeKeys is how many addresses are looked up: as many as the eBPF programs have room for, but in small tables.
+func routeKeys(routes int) int { return min(lpmbench.KeyCount, max(leastAsked, 2*routes)) }
 
 // keySet are addresses of one family that are looked up.
 type keySet struct {
@@ -26,12 +26,12 @@ type keySet struct {
 	keys []lpm.Key
 }
 
-// routeWorkloads are the tables for routes of one family. Which sums up what is measured, by the algorithms' names.
+// routeWorkloads are the tables for routes of one family.
 func (b *builder) routeWorkloads(f lpm.Family, routes []lpm.Route) error {
 	if len(routes) == 0 {
 		return nil
 	}
-	holds := fmt.Sprintf("IPv%d, %s routes", f, grouped(len(routes)))
+	holds := fmt.Sprintf("IPv%d, %s", f, counted(len(routes), "route"))
 	sets, err := b.routeKeySets(f, routes)
 	if err != nil {
 		return err
@@ -78,14 +78,15 @@ func (b *builder) routeKeySets(f lpm.Family, routes []lpm.Route) ([]keySet, erro
 	if !b.wanted(TreeBitmap, ShapeShifting, RangeTable, Direct24, Staged16) {
 		return nil, nil
 	}
-	b.step("look up %s addresses of IPv%d in the reference", grouped(2*routeKeys), f)
+	n := routeKeys(len(routes))
+	b.step("look up %s addresses of IPv%d in the reference", grouped(2*n), f)
 	reference, err := lpm.NewReference(f, routes)
 	if err != nil {
 		return nil, err
 	}
 	sets := []keySet{
-		{&set{name: "random", origin: dataset.Random}, data.RandomKeys(f, routeKeys, Seed)},
-		{&set{name: "in table", origin: dataset.InTable}, data.KeysInTable(routes, routeKeys, Seed)},
+		{&set{name: "random", origin: dataset.Random}, data.RandomKeys(f, n, Seed)},
+		{&set{name: "in table", origin: dataset.InTable}, data.KeysInTable(routes, n, Seed)},
 	}
 	for i, s := range sets {
 		var sum dataset.Checksum

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"minne/internal/lab/device"
 	"minne/internal/lab/machine"
 	"minne/internal/lab/result"
 	"minne/internal/lab/statistics"
@@ -22,10 +23,13 @@ type Options struct {
 	Name       string   // of the platform; empty: its CPU's
 	Algorithms []string // as Names returns them
 	Data       Data
-	CPU        int     // to stay on; below 0: any
-	Seconds    float64 // of measuring altogether; what must be done once in any case may take longer
-	Rounds     int     // how often each workload's turn comes
-	NativeOnly string  // why nothing is measured in eBPF; empty: it is
+	CPU        int          // to stay on; below 0: any
+	Seconds    float64      // of measuring altogether; what must be done once in any case may take longer
+	Rounds     int          // how often each workload's turn comes
+	Estimate   bool         // say what the machine can route
+	Check      bool         // compare that with a lab on this machine
+	Means      device.Means // of the lab
+	NativeOnly string       // why nothing is measured in eBPF; empty: it is
 	Command    []string
 	Minne      result.Build
 	Progress   func(string)
@@ -61,6 +65,11 @@ func Measure(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	m.finish()
+	if o.Estimate {
+		if err := r.estimate(ctx, o.Means, b.routesUsed, o.Check, o.Progress); err != nil {
+			return nil, err
+		}
+	}
 	r.Seconds = math.Round(time.Since(begin).Seconds()*10) / 10
 	return r, nil
 }

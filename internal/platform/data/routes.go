@@ -27,6 +27,7 @@ type shape struct {
 	// block is the length of the networks within which prefixes crowd, and blocks how many of them the real table uses.
 	block, blocks int
 	adjacent      float64 // share of prefixes that begin where the one before, as long as they are, ends
+	near          float64 // share of the other ones that begin near a prefix of the same length
 	crowding      float64 // how unevenly blocks are used: 1 is evenly
 }
 
@@ -35,13 +36,13 @@ var shapes = map[lpm.Family]shape{
 	lpm.IPv4: {
 		lengths: map[int]int{8: 16, 9: 13, 10: 38, 11: 103, 12: 299, 13: 581, 14: 1203, 15: 2100, 16: 13490, 17: 8235, 18: 13798,
 			19: 24870, 20: 42611, 21: 50750, 22: 108623, 23: 96510, 24: 537698, 25: 20, 26: 3, 27: 11, 28: 18, 29: 17, 30: 3, 31: 3, 32: 886},
-		full: FullIPv4, block: 16, blocks: 35192, adjacent: 0.54, crowding: 2,
+		full: FullIPv4, block: 16, blocks: 35192, adjacent: 0.54, near: 0.4, crowding: 2,
 	},
 	lpm.IPv6: {
 		lengths: map[int]int{20: 16, 24: 30, 28: 193, 29: 4371, 30: 650, 31: 284, 32: 22548, 33: 2926, 34: 2603, 35: 1043, 36: 5996,
 			37: 880, 38: 1617, 39: 1377, 40: 13418, 41: 903, 42: 2301, 43: 1001, 44: 14365, 45: 1553, 46: 3039, 47: 3153, 48: 75488,
 			56: 24, 58: 20, 64: 184, 112: 2, 126: 19, 127: 42, 128: 6},
-		full: FullIPv6, block: 32, blocks: 34317, adjacent: 0.5, crowding: 1.5,
+		full: FullIPv6, block: 32, blocks: 34317, adjacent: 0.5, near: 0.7, crowding: 1.5,
 	},
 }
 
@@ -135,10 +136,14 @@ func (g *generator) newBlock() lpm.Key {
 // length makes n prefixes of a length, in runs of neighbours. A table that has no room for them has fewer.
 func (g *generator) length(bits, n int) {
 	var last network
-	for tries := 0; n > 0 && tries < 50*n+1000; tries++ {
+	made := 0
+	for tries := 0; made < n && tries < 50*n+1000; tries++ {
 		p := network{g.somewhere(bits), bits}
-		if last.bits == bits && g.rng.Float64() < g.adjacent {
-			p = last.next()
+		switch first := len(g.all) - made; {
+		case last.bits == bits && g.rng.Float64() < g.adjacent:
+			p = last.shifted(1)
+		case made > 0 && g.rng.Float64() < g.near:
+			p = g.all[first+g.rng.IntN(made)].shifted(1 + g.rng.IntN(nearby))
 		}
 		if last = p; g.seen[p] || !g.unicast(p) {
 			last = network{}
@@ -146,7 +151,7 @@ func (g *generator) length(bits, n int) {
 		}
 		g.seen[p] = true
 		g.all = append(g.all, p)
-		n--
+		made++
 	}
 }
 
@@ -177,12 +182,15 @@ func (g *generator) unicast(p network) bool {
 	return a.IsGlobalUnicast() && (g.family == lpm.IPv6 && a.As16()[0]>>5 == 1 || g.family == lpm.IPv4 && a.As4()[0] < 224)
 }
 
-// next is the prefix that begins where p ends.
-func (p network) next() network {
+// nearby is how far from another one a prefix is that begins near it, in prefixes of its length.
+const nearby = 24
+
+// shifted is the n-th prefix behind p.
+func (p network) shifted(n int) network {
 	if p.bits <= 64 {
-		p.Hi += 1 << (64 - p.bits)
+		p.Hi += uint64(n) << (64 - p.bits)
 		return p
 	}
-	p.Lo += 1 << (128 - p.bits)
+	p.Lo += uint64(n) << (128 - p.bits)
 	return p
 }

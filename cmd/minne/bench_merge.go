@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"minne/internal/platform"
+)
+
+func newBenchMergeCommand(a *app) *cobra.Command {
+	var asJSON bool
+	var html string
+	c := &cobra.Command{
+		Use:   "merge FILE…",
+		Short: "Put the platform benchmarks of several machines into one table",
+		Long: `Put the results of "minne bench platform --json" from several machines into one
+table: the machines with CPU, frequency, caches and memory, and beside each other what
+they make of each algorithm. What is not about the same data is marked.`,
+		Example: "  minne bench merge apu2.json pi4.json --html platforms.html",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, files []string) error {
+			var all []*platform.Result
+			for _, file := range files {
+				r, err := platform.Read(file)
+				if err != nil {
+					return err
+				}
+				all = append(all, r)
+			}
+			m := platform.Merge(all)
+			err := writePage(html, m.Document(true).WritePage)
+			if asJSON {
+				return errors.Join(err, a.printJSON(m))
+			}
+			return errors.Join(err, m.Document(false).WriteTerminal(a.out))
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the table as JSON")
+	c.Flags().StringVar(&html, "html", "", "write the table with plots to this `file`, too")
+	return c
+}

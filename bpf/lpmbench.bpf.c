@@ -30,6 +30,7 @@
 #define ASK_KERNEL 2  // bpf_fib_lookup
 #define ASK_TREE_BITMAP 3
 #define ASK_SHAPE_SHIFTING 4
+#define ASK_TRIE 5 // the kernel's map for longest prefix match
 
 const volatile __u32 ask = ASK_NOTHING;
 const volatile __u32 ingress = 0;  // ifindex that the kernel's lookup takes the packet to come from
@@ -65,6 +66,33 @@ struct {
 	__uint(max_entries, 1);
 } lpm_image SEC(".maps");
 
+struct trie_key4 {
+	__u32 bits;
+	__u32 address; // network byte order
+};
+
+struct trie_key6 {
+	__u32 bits;
+	__u32 address[4]; // network byte order
+};
+
+// The loader sets the number of entries of the one that is asked.
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct trie_key4);
+	__type(value, __u32);
+} trie4 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct trie_key6);
+	__type(value, __u32);
+} trie6 SEC(".maps");
+
 // What a loop carries from one lookup to the next.
 struct walk {
 	void *ctx;
@@ -98,6 +126,22 @@ static __always_inline __u32 kernel6(struct walk *w, __u64 hi, __u64 lo)
 	return bpf_fib_lookup(w->ctx, &p, sizeof(p), BPF_FIB_LOOKUP_SKIP_NEIGH) == 0 ? 1 : 0;
 }
 
+static __always_inline __u32 in_trie4(__u32 dst)
+{
+	struct trie_key4 key = { 32, bpf_htonl(dst) };
+	__u32 *hop = bpf_map_lookup_elem(&trie4, &key);
+
+	return hop ? *hop : 0;
+}
+
+static __always_inline __u32 in_trie6(__u64 hi, __u64 lo)
+{
+	struct trie_key6 key = { 128, { bpf_htonl(hi >> 32), bpf_htonl((__u32)hi), bpf_htonl(lo >> 32), bpf_htonl((__u32)lo) } };
+	__u32 *hop = bpf_map_lookup_elem(&trie6, &key);
+
+	return hop ? *hop : 0;
+}
+
 static __always_inline __u32 lookup4(struct walk *w, __u32 dst)
 {
 	if (ask == ASK_NOTHING)
@@ -106,6 +150,8 @@ static __always_inline __u32 lookup4(struct walk *w, __u32 dst)
 		return fib4_lookup(dst);
 	if (ask == ASK_KERNEL)
 		return kernel4(w, dst);
+	if (ask == ASK_TRIE)
+		return in_trie4(dst);
 
 	__u32 zero = 0;
 	struct algo_table t = { bpf_map_lookup_elem(&lpm_image, &zero), lpm_mask };
@@ -125,6 +171,8 @@ static __always_inline __u32 lookup6(struct walk *w, __u64 hi, __u64 lo)
 		return fib6_lookup(hi, lo);
 	if (ask == ASK_KERNEL)
 		return kernel6(w, hi, lo);
+	if (ask == ASK_TRIE)
+		return in_trie6(hi, lo);
 
 	__u32 zero = 0;
 	struct algo_table t = { bpf_map_lookup_elem(&lpm_image, &zero), lpm_mask };

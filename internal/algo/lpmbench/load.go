@@ -26,6 +26,7 @@ const (
 	askKernel        = 2
 	askTreeBitmap    = 3
 	askShapeShifting = 4
+	askTrie          = 5
 )
 
 // run mirrors struct run of bpf/bench_run.h.
@@ -73,8 +74,9 @@ type Contender struct {
 	mapping []byte // of the table
 }
 
-// load loads the programs; memory is the array that holds the table, when there is one.
-func (b *Bench) load(f lpm.Family, ask uint32, memory string, size uint32, set map[string]uint32) (*Contender, error) {
+// load loads the programs; memory is the array that holds the table, when there is one, and tries are how many entries the kernel's
+// own maps have, when one is asked.
+func (b *Bench) load(f lpm.Family, ask uint32, memory string, size uint32, set, tries map[string]uint32) (*Contender, error) {
 	spec, err := loadLpmbench()
 	if err != nil {
 		return nil, err
@@ -88,6 +90,9 @@ func (b *Bench) load(f lpm.Family, ask uint32, memory string, size uint32, set m
 	}
 	if memory != "" {
 		spec.Maps[memory].ValueSize = size
+	}
+	for name, entries := range tries {
+		spec.Maps[name].MaxEntries = entries
 	}
 	if err := constants(spec, set); err != nil {
 		return nil, err
@@ -125,7 +130,7 @@ func (b *Bench) Image(f lpm.Family, m *image.Image) (*Contender, error) {
 		return nil, fmt.Errorf("a table image of kind %d: expected one for longest prefix match", m.Kind)
 	}
 	set := map[string]uint32{"lpm_mask": uint32(len(m.Words) - 1)}
-	c, err := b.load(f, ask, "lpm_image", uint32(4*len(m.Words)), set)
+	c, err := b.load(f, ask, "lpm_image", uint32(4*len(m.Words)), set, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +145,7 @@ func (b *Bench) FIB(f lpm.Family, structure fib.Structure, routes []lpm.Route) (
 	if f == lpm.IPv4 {
 		l = fib.Layout4(structure, fib.Full)
 	}
-	if c, err = b.load(f, askFIB, l.MapName(), l.ImageBytes(), l.Constants()); err != nil {
+	if c, err = b.load(f, askFIB, l.MapName(), l.ImageBytes(), l.Constants(), nil); err != nil {
 		return nil, 0, err
 	}
 	used, err = fillFIB(f, l, c.mapping, routes)
@@ -185,11 +190,11 @@ func fibRoutes(routes []lpm.Route) iter.Seq[fib.Route] {
 // Kernel is a contender that asks bpf_fib_lookup about packets that come in by an interface of the
 // calling thread's network namespace.
 func (b *Bench) Kernel(f lpm.Family, ifindex int) (*Contender, error) {
-	return b.load(f, askKernel, "", 0, map[string]uint32{"ingress": uint32(ifindex)})
+	return b.load(f, askKernel, "", 0, map[string]uint32{"ingress": uint32(ifindex)}, nil)
 }
 
 // Loop is a contender that looks nothing up: what all others' times include.
-func (b *Bench) Loop(f lpm.Family) (*Contender, error) { return b.load(f, askNothing, "", 0, nil) }
+func (b *Bench) Loop(f lpm.Family) (*Contender, error) { return b.load(f, askNothing, "", 0, nil, nil) }
 
 // Close unloads the programs and the table.
 func (c *Contender) Close() {

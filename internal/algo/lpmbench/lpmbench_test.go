@@ -73,6 +73,10 @@ func TestFullTableInEBPF(t *testing.T) {
 				b.agree(t, s, f, routes, reference)
 			})
 		}
+		t.Run(fmt.Sprintf("the kernel's trie IPv%d", f), func(t *testing.T) {
+			c, err := b.Trie(f, routes)
+			b.answersLike(t, c, err, reference)
+		})
 	}
 }
 
@@ -132,6 +136,11 @@ func (b *Bench) agree(t *testing.T, s structure, f lpm.Family, routes []lpm.Rout
 		t.Fatal(err)
 	}
 	c, err := b.Image(f, m)
+	b.answersLike(t, c, err, reference)
+}
+
+func (b *Bench) answersLike(t *testing.T, c *Contender, err error, reference *lpm.Reference) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +150,7 @@ func (b *Bench) agree(t *testing.T, s structure, f lpm.Family, routes []lpm.Rout
 	}
 	for i, k := range b.Keys {
 		if want := reference.Lookup(k); b.Answers[i] != want {
-			t.Fatalf("%v: eBPF says %d, the reference %d", k.Address(f), b.Answers[i], want)
+			t.Fatalf("%v: eBPF says %d, the reference %d", k.Address(c.family), b.Answers[i], want)
 		}
 	}
 }

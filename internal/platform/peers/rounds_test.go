@@ -3,6 +3,7 @@
 package peers
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -84,7 +85,7 @@ func own(b *testing.B, program, name, algorithm, table string, used int, sets []
 func peer(b *testing.B, p Peer, in Inputs) *measured {
 	b.Helper()
 	in.CPU = 1
-	s, err := Open(b.Context(), p, in)
+	s, err := Open(context.Background(), p, in) // b's own ends before Cleanup
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -94,6 +94,7 @@ type report struct {
 	Bits      int    `json:"bits"`
 	ByteOrder string `json:"byte_order"`
 	Turned    bool   `json:"turned"`
+	Memory    struct{ Table, Keys, State, Peak int64 }
 	Sets      []struct {
 		Checksum string `json:"checksum"`
 	} `json:"sets"`

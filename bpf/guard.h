@@ -61,6 +61,8 @@ struct {
 #define GUARD_GROUP 0x100 // and not for the router alone
 #define GUARD_KNOWN 0x200 // TCP and UDP are of a connection that conntrack knows
 #define GUARD_MAYBE 0x400 // the kernel may translate it: what no socket of the router takes is not the router's
+#define GUARD_SOURCE 0x800 // where the source's route leads says whether the kernel may well forward it
+#define GUARD_HEADER 0x1000 // and here the IPv6 header
 
 static const __u16 guard_of_reason[REASON_COUNT] = {
 	// Absent: GUARD_KERNEL.
@@ -74,7 +76,7 @@ static const __u16 guard_of_reason[REASON_COUNT] = {
 	[REASON_OPTIONS] = GUARD_OPTIONS,
 	[REASON_FRAGMENT] = GUARD_FRAGMENT | GUARD_OURS,
 	[REASON_HOP_BY_HOP] = GUARD_OPTIONS,
-	[REASON_EXTENSION] = GUARD_OPTIONS,
+	[REASON_EXTENSION] = GUARD_OPTIONS | GUARD_HEADER,
 	[REASON_MULTICAST] = GUARD_MULTICAST | GUARD_OURS | GUARD_GROUP,
 	[REASON_BROADCAST] = GUARD_MULTICAST | GUARD_OURS | GUARD_GROUP,
 	[REASON_LOOPBACK] = GUARD_STRAY,
@@ -83,7 +85,7 @@ static const __u16 guard_of_reason[REASON_COUNT] = {
 	[REASON_TTL] = GUARD_TTL | GUARD_ASK,
 	[REASON_LOCAL] = GUARD_PROTOCOLS | GUARD_OURS,
 	[REASON_OWN_SOURCE] = GUARD_STRAY,
-	[REASON_SOURCE_CHECK] = GUARD_STRAY,
+	[REASON_SOURCE_CHECK] = GUARD_STRAY | GUARD_SOURCE,
 	[REASON_NO_ROUTE] = GUARD_NO_ROUTE,
 	[REASON_UNREACHABLE] = GUARD_NO_ROUTE,
 	[REASON_PROHIBIT] = GUARD_NO_ROUTE,
@@ -441,6 +443,25 @@ static __always_inline int guard_asks(struct guard_case *c, __u32 way, __u8 prot
 	return way & (GUARD_ASK | GUARD_OURS);
 }
 
+// A source that only the kernel can check. It is ordinary traffic where the source is reached over several next
+// hops, of which the kernel's check takes the one that its hash picks, or by a route that the fast path can't
+// follow. From any other it is a stray, as it would be dropped here if it were IPv4.
+static __always_inline void guard_see_source(struct guard_case *c, __u64 hop)
+{
+	if (HOP_KIND(hop) == HOP_GROUP || (HOP_KIND(hop) == HOP_STOP && HOP_COUNT(hop) == REASON_SPECIAL_ROUTE))
+		c->class = GUARD_KERNEL;
+}
+
+// What the configuration lets through with a header in front of its ports: fragments, as those of IPv4; IPsec,
+// as all that has no ports.
+static __always_inline void guard_see_header(struct guard_case *c, __u8 header)
+{
+	if (header == IPPROTO_FRAGMENT)
+		c->class = GUARD_FRAGMENT;
+	else if (header == IPPROTO_AH)
+		c->class = GUARD_KERNEL;
+}
+
 static __always_inline void guard_see4(const struct packet *p, struct guard_case *c, __u32 way)
 {
 	struct iphdr *ip = p->ip;
@@ -450,6 +471,8 @@ static __always_inline void guard_see4(const struct packet *p, struct guard_case
 	if ((void *)(ip + 1) > p->end)
 		return;
 	c->source = bpf_ntohl(ip->saddr);
+	if (way & GUARD_SOURCE)
+		guard_see_source(c, next_hop(route4(bpf_ntohl(ip->saddr))));
 	dst = bpf_ntohl(ip->daddr);
 	if (!guard_asks(c, way, ip->protocol) || (way & GUARD_ASK && !perhaps_own(dst)))
 		return;
@@ -467,6 +490,10 @@ static __always_inline void guard_see6(const struct packet *p, struct guard_case
 	if ((void *)(ip + 1) > p->end)
 		return;
 	c->source = guard_share6(&ip->saddr);
+	if (way & GUARD_SOURCE)
+		guard_see_source(c, next_hop(route6(high64(&ip->saddr), low64(&ip->saddr))));
+	if (way & GUARD_HEADER)
+		guard_see_header(c, ip->nexthdr);
 	if (!guard_asks(c, way, ip->nexthdr) || (way & GUARD_ASK && !guard_own6(&ip->daddr)))
 		return;
 	guard_see_ours(p, c, ip->nexthdr, (void *)(ip + 1), !(way & GUARD_GROUP) && !multicast6(&ip->daddr), 1,

@@ -81,15 +81,16 @@ struct {
 	__type(value, struct guard_control);
 } guard_control SEC(".maps");
 
-// A class. mmap: the daemon writes the first four words, each by one store, the program the
-// fifth. An interval of 0 is no limit.
+// A class. mmap: the daemon writes all words but paid, each by one store, which the program writes. An
+// interval of 0 is no limit. Where a share is for times of need only, a source may have all that others leave.
 struct guard_budget {
 	__u64 interval;        // ns a packet
 	__u64 burst;           // ns
 	__u64 source_interval; // likewise for one source
 	__u64 source_burst;
 	__u64 paid;            // ns, monotonic: when all that passed is paid for
-	__u64 reserved[3];     // a cache line each
+	__u64 need;            // ns: shares hold while paid is further ahead than this; 0 for always
+	__u64 reserved[2];     // a cache line each
 };
 
 struct {
@@ -172,8 +173,11 @@ static __always_inline enum guard_outcome guard_spend(struct guard_control *g, _
 		next = *(volatile __u64 *)second;
 		if ((__s64)(next - paid) < 0)
 			paid = next;
-		if (guard_over(paid, now, b->source_burst))
-			return GUARD_OVER_SOURCE;
+		if (guard_over(paid, now, b->source_burst)) {
+			if (!b->need || guard_over(*(volatile __u64 *)&b->paid, now, b->need))
+				return GUARD_OVER_SOURCE;
+			paid = now + b->source_burst; // what it took of the others' is forgiven
+		}
 		if (b->interval && guard_over(*(volatile __u64 *)&b->paid, now, b->burst))
 			return GUARD_OVER_CLASS;
 		next = guard_later(paid, now) + each;

@@ -24,7 +24,7 @@ type Guard struct {
 	TTL              *GuardLimit `yaml:"ttl" json:"ttl,omitempty" doc:"TTL or hop limit used up. Absent: 1000 a second for each CPU, 200 of each source."`
 	NoRoute          *GuardLimit `yaml:"no-route" json:"no-route,omitempty" doc:"No route, or one that refuses. Absent: 1000 a second for each CPU, 200 of each source."`
 	NoNeighbour      *GuardLimit `yaml:"no-neighbour" json:"no-neighbour,omitempty" doc:"To hosts whose MAC the kernel has to ask for. Absent: 2000 a second for each CPU, 500 of each source."`
-	Fragments        *GuardLimit `yaml:"fragments" json:"fragments,omitempty" doc:"Fragments, and packets that the kernel has to fragment. Absent: 20000 a second for each CPU, 10000 of each source."`
+	Fragments        *GuardLimit `yaml:"fragments" json:"fragments,omitempty" doc:"Fragments, and packets that the kernel has to fragment. Absent: 20000 a second for each CPU, and 10000 of each source while that is short."`
 	NewConnections   *GuardLimit `yaml:"new-connections" json:"new-connections,omitempty" doc:"Packets that begin a connection through the router. Absent: no limit; limits bounds those of each host."`
 	Options          *GuardLimit `yaml:"options" json:"options,omitempty" doc:"IPv4 options and IPv6 extension headers. Absent: 1000 a second for each CPU, 200 of each source."`
 	Multicast        *GuardLimit `yaml:"multicast" json:"multicast,omitempty" doc:"Multicast and broadcast. Absent: 10000 a second for each CPU, 5000 of each source."`

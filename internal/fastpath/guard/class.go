@@ -55,7 +55,10 @@ type class struct {
 	// perCPU: these packets cost a processor's time and nobody else's, so each processor
 	// has the budget. What a daemon reads has one budget for all.
 	perCPU bool
-	limit  func(*config.Guard) *config.GuardLimit // nil when it can't be limited
+	// sparing: sources have no more than their share only while half of what the class may have at
+	// once is used up. A tunnel is one source, and may have what nobody else wants.
+	sparing bool
+	limit   func(*config.Guard) *config.GuardLimit // nil when it can't be limited
 }
 
 // The defaults are for a router whose kernel takes 100,000 packets a second on its one slow core: all
@@ -115,7 +118,7 @@ var classes = [Classes]class{
 		budget: Budget{2_000, 500}, perCPU: true, limit: func(g *config.Guard) *config.GuardLimit { return g.NoNeighbour }},
 	Fragment: {name: "fragments", text: "fragments, and packets that the kernel has to fragment",
 		hint:   "a flood of fragments; or a tunnel with too large packets: look at MTUs",
-		budget: Budget{20_000, 10_000}, perCPU: true, limit: func(g *config.Guard) *config.GuardLimit { return g.Fragments }},
+		budget: Budget{20_000, 10_000}, perCPU: true, sparing: true, limit: func(g *config.Guard) *config.GuardLimit { return g.Fragments }},
 	Beginning: {name: "new-connections", text: "packets that begin a connection through the router",
 		hint:   "a flood of connections: limits bounds those of each host of a zone",
 		budget: Budget{0, 0}, perCPU: true, limit: func(g *config.Guard) *config.GuardLimit { return g.NewConnections }},

@@ -44,7 +44,8 @@ type budget struct {
 	interval, burst             uint64
 	sourceInterval, sourceBurst uint64
 	paid                        uint64
-	_                           [3]uint64
+	need                        uint64
+	_                           [2]uint64
 }
 
 // Shared is the guard's arrays, mapped into memory.
@@ -86,6 +87,11 @@ func (s *Shared) Set(to Settings) {
 		b, want := &s.budgets[c], to.Budgets[c]
 		set(&b.interval, &b.burst, want.PerSecond)
 		set(&b.sourceInterval, &b.sourceBurst, want.PerSource)
+		need := uint64(0)
+		if classes[c].sparing && b.interval != 0 {
+			need = b.burst / 2
+		}
+		atomic.StoreUint64(&b.need, need)
 	}
 	on := uint32(0)
 	if to.On {

@@ -216,6 +216,9 @@ func TestClassOfPackets(t *testing.T) {
 		{"fragment", first, fragment, guard.Fragment},
 		{"options", udp(stranger4, elsewhere, 1, 2), guardbenchReasonREASON_OPTIONS, guard.Options},
 		{"mDNS", udp(stranger4, netip.MustParseAddr("224.0.0.251"), 5353, 5353), guardbenchReasonREASON_MULTICAST, guard.Multicast},
+		{"IPv6 fragment", ip(routerMAC, stranger6, stranger6, 44, make([]byte, 26)), guardbenchReasonREASON_EXTENSION, guard.Fragment},
+		{"IPsec AH", ip(routerMAC, stranger6, stranger6, 51, make([]byte, 26)), guardbenchReasonREASON_EXTENSION, guard.Kernel},
+		{"IPv6 destination options", ip(routerMAC, stranger6, stranger6, 60, make([]byte, 26)), guardbenchReasonREASON_EXTENSION, guard.Options},
 		{"other MAC", udp(stranger4, elsewhere, 1, 2), guardbenchReasonREASON_OTHER_MAC, guard.Stray},
 	} {
 		if got := w.classOf(c.frame, c.reason); got != c.want {
@@ -225,6 +228,34 @@ func TestClassOfPackets(t *testing.T) {
 	w.must(w.own6(noRoute))
 	if got := w.classOf(tcp(stranger6, stranger6, 40000, 22, packet.ACK), ttl); got != guard.TTL {
 		t.Errorf("hop limit 1, for another: %v, want %v", got, guard.TTL)
+	}
+}
+
+// TestSourcesThatTheKernelChecks: who may well be let through by the kernel is not limited.
+func TestSourcesThatTheKernelChecks(t *testing.T) {
+	w := newWire(t, nil)
+	special, blackhole := guardbenchReasonREASON_SPECIAL_ROUTE, guardbenchReasonREASON_BLACKHOLE
+	for _, c := range []struct {
+		name string
+		hop  uint64
+		want guard.Class
+	}{
+		{"several next hops", hopGroup | 2<<8, guard.Kernel},
+		{"a route that only the kernel can follow", hopStop | uint64(special)<<8, guard.Kernel},
+		{"one next hop, elsewhere", hopVia | 7<<32, guard.Stray},
+		{"no route", hopStop | uint64(noRoute)<<8, guard.Stray},
+		{"a blackhole", hopStop | uint64(blackhole)<<8, guard.Stray},
+	} {
+		w.must(w.route(c.hop))
+		for _, f := range [][]byte{udp(stranger4, peer4, 1, 2), udp(stranger6, stranger6, 1, 2)} {
+			if got := w.classOf(f, guardbenchReasonREASON_SOURCE_CHECK); got != c.want {
+				t.Errorf("%s: %v, want %v", c.name, got, c.want)
+			}
+		}
+	}
+	w.must(w.route(hopGroup | 2<<8))
+	if got := w.passed(udp(stranger6, stranger6, 1, 2), guardbenchReasonREASON_SOURCE_CHECK, 100_000); got != 100_000 {
+		t.Errorf("of 100000 packets that the kernel may let through %d passed", got)
 	}
 }
 
@@ -426,6 +457,35 @@ func TestOneFlooderIsCutBeforeOthers(t *testing.T) {
 	}
 	if passed != sent {
 		t.Errorf("of others, %d of %d packets passed beside one flooder", passed, sent)
+	}
+}
+
+// TestOneTunnelHasWhatOthersLeave: a source of fragments has far more than its share while nobody else
+// needs it, and others lose nothing when they do.
+func TestOneTunnelHasWhatOthersLeave(t *testing.T) {
+	w := newWire(t, func(s *guard.Settings) { s.Budgets[guard.Fragment] = guard.Budget{PerSecond: 20_000, PerSource: 2000} })
+	piece := func(src netip.Addr) []byte {
+		f := ip(routerMAC, src, peer4, packet.ProtoUDP, make([]byte, 26))
+		f[14+6] = 0x20
+		return f
+	}
+	second := func(perStep int, quiet bool) (tunnel, others int) { // in steps of 10 ms
+		for range 100 {
+			tunnel += w.passed(piece(stranger4), fragment, perStep)
+			for i := 0; quiet && i < 10; i++ {
+				others += w.passed(piece(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})), fragment, 10)
+			}
+			w.ask.now += uint64(10 * time.Millisecond)
+		}
+		return tunnel, others
+	}
+	if got, _ := second(180, false); got != 18_000 {
+		t.Errorf("alone, %d of 18000 fragments passed", got)
+	}
+	second(1000, false)
+	tunnel, others := second(1000, true)
+	if others != 10_000 || tunnel < 9_000 || tunnel > 15_000 {
+		t.Errorf("beside a flood 10 sources had %d of their 10000 fragments, the flooder %d", others, tunnel)
 	}
 }
 

@@ -4,6 +4,7 @@ package guardbench
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -140,7 +141,22 @@ func (b *bed) own6(reason guardbenchReason) error {
 	}
 	defer unix.Munmap(memory) //nolint:errcheck // it was mapped above
 	mapped.View[uint32](memory)[1<<16] = 1
-	return put(b.NextHops, uint32(1), uint64(reason)<<8)
+	return put(b.NextHops, uint32(1), hopStop|uint64(reason)<<8)
+}
+
+// Kinds of next hops, HOP_ in bpf/maps.h.
+const (
+	hopStop = iota
+	hopVia
+	hopGroup
+)
+
+// route makes all addresses of both families be reached by a next hop.
+func (b *bed) route(hop uint64) error {
+	if err := b.own6(guardbenchReasonREASON_NO_ROUTE); err != nil {
+		return err
+	}
+	return errors.Join(put(b.NextHops, uint32(0), hop), put(b.NextHops, uint32(1), hop))
 }
 
 // neighbour makes a station one whose MAC the kernel has resolved.

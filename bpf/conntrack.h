@@ -25,7 +25,7 @@ struct connection {
 	__u8 asked;          // conntrack was asked
 	__u8 known;          // what it said, enum known
 	__u8 reserved;
-	__u16 sequence;      // upper half of TCP's sequence number
+	__u16 sequence;      // that of struct transport
 };
 
 // That of the packet at hand; each build of the program has its own.
@@ -188,17 +188,17 @@ static __noinline int conntrack_learn(struct xdp_md *ctx, struct connection *c)
 		return CONNECTION_UNKNOWN;
 	ready = is_ready(ct, protocol);
 	otherwise = ct->status & IPS_NAT ? CONNECTION_TRANSLATED : CONNECTION_PLAIN;
-	if (ready && !trace_build) {
+	if (ready) {
 		READ_SIDE(n->original, ct, 0, family, protocol);
 		READ_SIDE(n->reply, ct, 1, family, protocol);
 	}
 	bpf_ct_release(ct);
 	if (!ready)
 		return otherwise;
-	if (trace_build)
-		return CONNECTION_READY;
 	n->now = flow_now();
 	n->flags = is_plain(n) ? 0 : FLOW_TRANSLATED;
+	if (trace_build)
+		return CONNECTION_READY;
 	return flow_insert(n) == FLOW_MADE ? CONNECTION_READY : otherwise;
 }
 

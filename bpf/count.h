@@ -80,7 +80,7 @@ static __always_inline void touch(struct way *w, __u32 bytes)
 	struct flow_side *side = w->connection && w->connection->number ? flow_side(w->connection->number) : 0;
 
 	if (side)
-		flow_touch(side, bytes, flow_now());
+		flow_touch(side, bytes, flow_tick(w->connection->number));
 }
 
 static __always_inline void count_forwarded(__u32 in_slot, __u32 in_bytes, __u32 out_slot, __u32 out_bytes)

@@ -72,6 +72,32 @@ static __always_inline int continues(struct flow_side *side, __u16 sequence, int
 	return near;
 }
 
+// What is known of a packet by which the flow was learned just now. The tracing build makes no flow, and says
+// what would have been made.
+static __always_inline enum reason learned(struct connection *n, struct flow_hit *hit)
+{
+	struct flow_side *other;
+
+	if (trace_build) {
+		const struct flow_key *k = flow_same(&n->key, &n->new.original) ? &n->new.reply : &n->new.original;
+
+		if (n->new.flags & FLOW_TRANSLATED)
+			translate_by(n, k);
+		n->number = ~0U;
+		return REASON_NONE;
+	}
+	if (!lookup(&n->key, hit))
+		return REASON_LEARNED;
+	hit->side->seen = flow_tick(hit->number); // conntrack has been asked in this tick
+	other = flow_side(hit->number ^ 1);
+	if (other)
+		other->seen = hit->side->seen;
+	if (hit->side->flags & FLOW_TRANSLATED && !translation(n, hit))
+		return REASON_CONNECTION;
+	n->number = hit->number;
+	return REASON_NONE;
+}
+
 // flow_of finds a packet's flow, or learns it from conntrack.
 WITH_CONTEXT int flow_of(struct xdp_md *ctx, struct connection *n)
 {
@@ -84,13 +110,17 @@ WITH_CONTEXT int flow_of(struct xdp_md *ctx, struct connection *n)
 	is_tcp = (n->key.rest >> 48 & 0xff) == IPPROTO_TCP;
 	if (!is_tcp && (n->key.rest >> 48 & 0xff) != IPPROTO_UDP)
 		return followed_flow(n, now);
-	if (!lookup(&n->key, &hit))
-		return without_flow(ctx, n, is_tcp);
+	if (!lookup(&n->key, &hit)) {
+		enum reason why = without_flow(ctx, n, is_tcp);
+
+		return why == REASON_LEARNED ? learned(n, &hit) : why;
+	}
+	now = flow_tick(hit.number);
 	if (is_tcp) {
 		__u32 end = n->tcp & (TCP_FIN | TCP_RST);
 
-		if (n->tcp & TCP_SYN || !(n->tcp & (TCP_ACK | TCP_RST)) || end == (TCP_FIN | TCP_RST))
-			return REASON_CONNECTION; // conntrack knows which of these make sense
+		if (n->tcp & TCP_SYN || !(n->tcp & (TCP_ACK | TCP_RST)) || (n->tcp & TCP_RST && n->tcp & (TCP_FIN | TCP_URG)))
+			return REASON_CONNECTION; // conntrack calls most of these invalid (tcp_valid_flags)
 		if (continues(hit.side, n->sequence, hit.side->seen != now && !end) && end) {
 			if (!trace_build)
 				flow_delete(&hit);
@@ -197,10 +227,19 @@ WITH_CONTEXT int connected(struct xdp_md *ctx, struct connection *n)
 	return n->asked ? n->known : conntrack_knows(ctx, &n->key);
 }
 
-// A route that ends in a blackhole says nothing of a destination that conntrack may translate.
-static __always_inline enum reason routed(struct packet *p, enum reason why)
+// What a route says of a destination that conntrack may translate: a blackhole nothing, and an
+// address of the router that the packet is perhaps the reply of a translated connection.
+static __always_inline enum reason routed(struct packet *p, struct way *w, enum reason why)
 {
-	return why == REASON_BLACKHOLE && p->policy & POLICY_TRANSLATES ? REASON_CONNECTION : why;
+	if (!(p->policy & POLICY_TRANSLATES))
+		return why;
+	if (why == REASON_BLACKHOLE)
+		return REASON_CONNECTION;
+	if (why == REASON_LOCAL && w->connection && !w->connection->asked &&
+	    p->transport.protocol == IPPROTO_TCP && (p->transport.tcp & (TCP_SYN | TCP_ACK)) != TCP_SYN &&
+	    connected(p->ctx, w->connection))
+		return REASON_CONNECTION;
+	return why;
 }
 
 // What a packet without flow is: when conntrack was not asked about it, TCP's flags tell.

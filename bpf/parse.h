@@ -32,7 +32,7 @@ struct transport {
 	__be16 dport;  // of ICMP: type and code
 	__u8 protocol; // IP's number
 	__u8 tcp;      // flags of TCP
-	__u16 sequence; // upper half of TCP's sequence number
+	__u16 sequence; // upper half of TCP's sequence number; of ICMP the echo's id, of GRE whether it has flows
 } __attribute__((aligned(8)));
 
 // A packet on its journey. The pointers hold until the packet's size changes.

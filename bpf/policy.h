@@ -26,6 +26,7 @@ enum policy_flags {
 	POLICY_BEGINNINGS = 16, // what belongs to no known connection is the kernel's
 	POLICY_TRANSLATES = 32, // connections may be translated
 	POLICY_MSS = 64,        // the kernel lowers the segment size of SYNs
+	POLICY_ICMP = 128,      // the kernel counts every packet of ICMP, for a limit
 };
 
 #define MAX_ZONES 64

@@ -29,7 +29,7 @@ static __always_inline enum reason decide4(struct packet *p, struct way *w, stru
 	PASS(OURS, ours_ipv4(p));
 	PASS(TRANSPORT, transport4(p, c));
 	PASS(FLOW, early_flow(p, w, c, 0));
-	PASS(ROUTE, routed(p, find_route4(p, w)));
+	PASS(ROUTE, routed(p, w, find_route4(p, w)));
 	PASS(SOURCE, check_source4(p));
 	PASS(NEIGHBOUR, find_adjacency4(p, w, c));
 	PASS(FITS, fits(p, w, w->adj->mtu4, p->in->flags & IF_REDIRECTS4));
@@ -45,7 +45,7 @@ static __always_inline enum reason decide6(struct packet *p, struct way *w, stru
 	PASS(OURS, ours_ipv6(p));
 	PASS(TRANSPORT, transport6(p, c));
 	PASS(FLOW, early_flow(p, w, c, 1));
-	PASS(ROUTE, routed(p, find_route6(p, w)));
+	PASS(ROUTE, routed(p, w, find_route6(p, w)));
 	PASS(SOURCE, check_source6(p));
 	PASS(NEIGHBOUR, find_adjacency6(p, w, c));
 	PASS(FITS, fits(p, w, w->adj->mtu6, 1));

@@ -27,7 +27,27 @@ static __always_inline __u16 changed(__u16 check, __u64 change)
 	return ~fold16((__u16)~check + change);
 }
 
-// Ports and checksum of TCP and UDP; change is that of the addresses. UDP over IPv4 may come without
+struct echo {
+	__u8 type;
+	__u8 code;
+	__u16 check;
+	__u16 id;
+};
+
+// The id of an ICMP echo. Addresses are part of the checksum of ICMPv6 only.
+static __always_inline int translate_echo(struct packet *p, void *at, __u16 id, __u64 change)
+{
+	struct echo *echo = at;
+
+	if ((void *)(echo + 1) > p->end)
+		return 0;
+	change = (p->transport.protocol == IPPROTO_ICMPV6 ? change : 0) + change16(echo->id, id);
+	echo->id = id;
+	echo->check = changed(echo->check, change);
+	return 1;
+}
+
+// Ports and checksum of TCP and UDP, and an echo's id; other protocols have addresses only. change is that of the addresses. UDP over IPv4 may come without
 // a checksum, and leaves without.
 static __always_inline int translate_ports(struct packet *p, void *at, __u32 to, __u64 change)
 {
@@ -47,6 +67,8 @@ static __always_inline int translate_ports(struct packet *p, void *at, __u32 to,
 
 	struct datagram *udp = at;
 
+	if (p->transport.protocol != IPPROTO_UDP)
+		return p->transport.protocol == IPPROTO_ICMP || p->transport.protocol == IPPROTO_ICMPV6 ? translate_echo(p, at, to, change) : 1;
 	if ((void *)(udp + 1) > p->end)
 		return 0;
 	change += change16(udp->sport, sport) + change16(udp->dport, dport);

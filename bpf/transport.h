@@ -19,6 +19,7 @@
 #define TCP_SYN 0x02
 #define TCP_RST 0x04
 #define TCP_ACK 0x10
+#define TCP_URG 0x20
 #define TCP_DATA 0x80 // not of the wire, where it is CWR (RFC 3168): bytes follow the header
 
 struct segment {

@@ -46,6 +46,7 @@ type FastPath struct {
 	failed    error             // of ports, since the last Apply
 	peers     guardPeers        // stations that the guard knows by name
 	listener  flow.Listener     // hears of flows that end; may be nil
+	conntrack func() Conntrack  // opens what is asked about connections; may be nil
 }
 
 var _ rib.Listener = (*FastPath)(nil)
@@ -86,7 +87,7 @@ func (f *FastPath) start() error {
 	if err != nil {
 		return err
 	}
-	if err := f.prog.hear(f.listener, f.log); err != nil {
+	if err := errors.Join(f.prog.hear(f.listener, f.log), f.prog.follow(f.conntrack, f.log)); err != nil {
 		return err
 	}
 	f.tables = newTables(f.log, f.prog, newProcSettings())
@@ -198,7 +199,7 @@ func (f *FastPath) rebuild(s shape) error {
 	if err != nil {
 		return err
 	}
-	if err := next.hear(f.listener, f.log); err != nil {
+	if err := errors.Join(next.hear(f.listener, f.log), next.follow(f.conntrack, f.log)); err != nil {
 		next.close()
 		return err
 	}

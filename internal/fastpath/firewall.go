@@ -31,6 +31,7 @@ const (
 	policyBeginnings = 16
 	policyTranslates = 32
 	policyMSS        = 64
+	policyICMP       = 128
 )
 
 // Places in struct control, in words.
@@ -221,7 +222,7 @@ func (w *firewall) flags() uint32 {
 		flag uint32
 	}{
 		{w.policy.Beginnings, policyBeginnings}, {w.policy.MSSClamp, policyMSS},
-		{w.policy.Translates, policyTranslates},
+		{w.policy.Translates, policyTranslates}, {w.policy.ICMPLimited, policyICMP},
 	} {
 		if f.is {
 			flags |= f.flag

@@ -4,6 +4,7 @@ package fastpath
 
 import (
 	"errors"
+	"os"
 
 	"github.com/cilium/ebpf"
 
@@ -44,6 +45,10 @@ func (s firewallShape) entries() map[string]uint32 {
 	if s.on {
 		e[routerMapPolicyCounts] = 2 * judge.MaxCounters
 		e[routerMapPolicyLogged] = judge.MaxCounters
+	}
+	e[routerMapFlowAsks] = uint32(os.Getpagesize())
+	if s.conntrack {
+		e[routerMapFlowAsks] = followedRing
 	}
 	return e
 }

@@ -130,7 +130,6 @@ const (
 	noZone      = Reason(routerReasonREASON_ZONE)
 	begins      = Reason(routerReasonREASON_BEGINNING)
 	ofConntrack = Reason(routerReasonREASON_CONNECTION)
-	learned     = Reason(routerReasonREASON_LEARNED)
 	ends        = Reason(routerReasonREASON_ENDS)
 	badHeader   = Reason(routerReasonREASON_TRANSPORT)
 	clamped     = Reason(routerReasonREASON_SEGMENT_SIZE)

@@ -157,6 +157,14 @@ func (b *flowBench) flows() (list []flow.Flow) {
 	return list
 }
 
+// misses is how often the program looked for a flow in vain.
+func (b *flowBench) misses() uint64 {
+	b.t.Helper()
+	stats, _, err := b.fast.FlowStats()
+	must(b.t, err)
+	return stats.Misses
+}
+
 var talks = []struct {
 	name string
 	p    parcel
@@ -294,8 +302,16 @@ func TestConnections(t *testing.T) {
 	k.carried()
 
 	b.fast.ForgetFlows()
-	b.expect(k.out.toB(), b.bench.in, learned)
-	b.expect(k.out.toB(), b.bench.in, learned) // asking learns nothing
+	misses := b.misses()
+	for range 2 { // asking learns nothing: the second time, too, there is no flow
+		b.expect(k.out.toB(), b.bench.in, Forwarded)
+	}
+	if got := b.misses(); got != misses {
+		t.Errorf("asking counts: %d misses before, %d after", misses, got)
+	}
+	if list := b.flows(); len(list) != 1 || !list[0].Stale {
+		t.Errorf("flows after asking, expected the one that was forgotten: %+v", list)
+	}
 	k.carried()
 
 	// Silent for longer than any timeout, as the collector sees it.
@@ -306,7 +322,10 @@ func TestConnections(t *testing.T) {
 	if list := b.flows(); len(list) != 0 {
 		t.Errorf("silent flows are still there: %+v", list)
 	}
-	b.expect(k.out.toB(), b.bench.in, learned)
+	b.expect(k.out.toB(), b.bench.in, Forwarded)
+	if list := b.flows(); len(list) != 0 {
+		t.Errorf("asking has made flows: %+v", list)
+	}
 	k.carried()
 
 	// A FIN goes up, and so does what follows it.

@@ -47,6 +47,9 @@ type program struct {
 	firewall    firewallMemory
 	guard       *guard.Shared
 	ended       *ended // nil when nobody listens
+
+	enter    *ebpf.Program // makes flows for user space; nil where the program has none
+	followed *followed     // nil when nobody asks conntrack
 }
 
 // load verifies and loads the program with empty tables, which send every packet to the kernel.
@@ -63,7 +66,7 @@ func load(s shape, counters map[string]*ebpf.Map) (*program, error) {
 	if err := spec.LoadAndAssign(&p.objects, &ebpf.CollectionOptions{MapReplacements: counters}); err != nil {
 		return nil, fmt.Errorf("loading the fast path's program: %w", explainLoad(err))
 	}
-	if err := p.share(); err != nil {
+	if err := errors.Join(p.share(), p.loadEnter()); err != nil {
 		p.close()
 		return nil, err
 	}
@@ -104,15 +107,24 @@ func (s shape) spec() (*ebpf.CollectionSpec, error) {
 			return nil, fmt.Errorf("setting firewall_build in the fast path's program: %w", err)
 		}
 	}
-	if s.tells && s.firewall.conntrack {
-		if err := spec.Variables["flow_tells"].Set(s.firewall.size().Tells()); err != nil {
-			return nil, fmt.Errorf("setting flow_tells in the fast path's program: %w", err)
-		}
+	if err := s.tellsEnded(spec); err != nil {
+		return nil, err
 	}
 	for name, entries := range s.firewall.entries() {
 		spec.Maps[name].MaxEntries = entries
 	}
 	return spec, nil
+}
+
+// tellsEnded lets a program tell of flows that it ends, when somebody listens.
+func (s shape) tellsEnded(spec *ebpf.CollectionSpec) error {
+	if !s.tells || !s.firewall.conntrack {
+		return nil
+	}
+	if err := spec.Variables["flow_tells"].Set(s.firewall.size().Tells()); err != nil {
+		return fmt.Errorf("setting flow_tells in the fast path's program: %w", err)
+	}
+	return nil
 }
 
 // loadTracer loads the same program once more, over the same maps, to write down what it decides.
@@ -138,6 +150,35 @@ func (p *program) loadTracer() error {
 	return nil
 }
 
+// loadEnter loads the program that makes flows for user space, over the same maps.
+func (p *program) loadEnter() error {
+	if !p.shape.firewall.conntrack {
+		return nil
+	}
+	spec, err := loadFlowenter()
+	if err != nil {
+		return fmt.Errorf("reading the program that makes flows: %w", err)
+	}
+	if err := p.shape.tellsEnded(spec); err != nil {
+		return err
+	}
+	shared := map[string]*ebpf.Map{}
+	for name, m := range p.shared() {
+		if at := spec.Maps[name]; at != nil {
+			at.MaxEntries = m.MaxEntries()
+			shared[name] = m
+		}
+	}
+	var loaded struct {
+		Enter *ebpf.Program `ebpf:"flow_enter"`
+	}
+	if err := spec.LoadAndAssign(&loaded, &ebpf.CollectionOptions{MapReplacements: shared}); err != nil {
+		return fmt.Errorf("loading the program that makes flows: %w", explainLoad(err))
+	}
+	p.enter = loaded.Enter
+	return nil
+}
+
 // lasting is the maps that the program of another shape goes on with.
 func (p *program) lasting() map[string]*ebpf.Map {
 	m := &p.objects.routerMaps
@@ -160,6 +201,7 @@ func (p *program) shared() map[string]*ebpf.Map {
 		routerMapPolicyCounts: m.PolicyCounts, routerMapPolicyLogged: m.PolicyLogged,
 		routerMapFlowControl: m.FlowControl, routerMapFlowIndex: m.FlowIndex, routerMapFlowSides: m.FlowSides,
 		routerMapFlowFree: m.FlowFree, routerMapFlowSources: m.FlowSources, routerMapFlowCounts: m.FlowCounts, routerMapFlowEnded: m.FlowEnded,
+		routerMapFlowAsks: m.FlowAsks, routerMapFlowAsked: m.FlowAsked,
 	}
 	maps.Copy(all, p.lasting())
 	return all
@@ -212,6 +254,7 @@ func (p *program) region(m *ebpf.Map) ([]byte, error) {
 // close lets go of the program. What is attached or pinned stays in the kernel. Nothing may use
 // the tables any more.
 func (p *program) close() {
+	p.followed.close()
 	p.ended.close()
 	for _, r := range p.regions {
 		_ = unix.Munmap(r) // can't fail: it was mapped by us
@@ -219,6 +262,9 @@ func (p *program) close() {
 	p.regions = nil
 	if p.tracer != nil {
 		p.tracer.Close()
+	}
+	if p.enter != nil {
+		p.enter.Close()
 	}
 	p.objects.Close()
 }

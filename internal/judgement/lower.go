@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"minne/internal/fastpath/judge"
 	"minne/internal/policy"
@@ -143,7 +144,8 @@ func (l *lowering) policy() *judge.Policy {
 	j := &judge.Policy{
 		Zones: map[string]uint8{}, Pairs: map[judge.Way]judge.Pair{},
 		Stateful: len(l.p.NAT) > 0, Translates: len(l.p.NAT) > 0, Beginnings: beginnings(l.p), MSSClamp: l.p.MSSClamp,
-		Counters: firstDefault(l.p) - 1,
+		Counters:    firstDefault(l.p) - 1,
+		ICMPLimited: slices.ContainsFunc(l.p.Limits, func(s policy.SourceLimit) bool { return s.ICMP != nil }),
 	}
 	for i, z := range l.p.Zones[1:] {
 		for _, name := range z.Interfaces {

@@ -36,6 +36,7 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 	filter := firewall.New(inst.StateDir, log.With("task", "firewall"))
 	book := flows.New(fast, filter.Zones)
 	fast.TellFlows(book)
+	fast.AskConntrack(func() fastpath.Conntrack { return new(flows.Asker) })
 	return parts{
 		judging:  newJudging(log.With("task", "firewall"), filter, fast),
 		inst:     inst,

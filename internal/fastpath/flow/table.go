@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -95,6 +96,8 @@ type Table struct {
 	clock    func() time.Duration
 	serial   uint64   // of this table among those of the process
 	listener Listener // hears of flows that end; may be nil
+
+	entering sync.Mutex // held while user space makes a flow
 }
 
 // New lays a table over its arrays. Fresh arrays get a secret and free flows; arrays that are in use, of a
@@ -163,7 +166,11 @@ func (t *Table) Generation() uint16 { return uint16(atomic.LoadUint32(&t.control
 
 // Invalidate makes every flow stale at once: its next packet goes to the kernel and is judged again.
 // Sweep then collects what nobody asks for any more.
-func (t *Table) Invalidate() { atomic.AddUint32(&t.control.generation, 1) }
+func (t *Table) Invalidate() {
+	t.entering.Lock()
+	defer t.entering.Unlock()
+	atomic.AddUint32(&t.control.generation, 1)
+}
 
 // bucketAt is flow_bucket.
 func (t *Table) bucketAt(hash uint64, probe int) *bucket {

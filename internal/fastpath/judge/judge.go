@@ -109,7 +109,10 @@ type Policy struct {
 	// forwarded here then.
 	Beginnings bool
 	Translates bool // connections may be translated
-	MSSClamp   bool // the kernel lowers the segment size in every SYN that is forwarded
+	// ICMPLimited says that the kernel counts every packet of ICMP, of known connections too, so that it is the kernel's where
+	// state is kept.
+	ICMPLimited bool
+	MSSClamp    bool // the kernel lowers the segment size in every SYN that is forwarded
 }
 
 // Check says what is beyond the bounds.

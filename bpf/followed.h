@@ -121,9 +121,10 @@ static __always_inline int followed_key(struct connection *n)
 	return 1;
 }
 
-static __noinline int followed_flow(struct connection *n, __u16 now)
+static __noinline int followed_flow(struct connection *n)
 {
 	struct flow_hit hit = {};
+	__u16 tick, now = flow_now(); // by which user space confirms
 
 	if (!followed_key(n))
 		return REASON_CONNECTION;
@@ -131,8 +132,9 @@ static __noinline int followed_flow(struct connection *n, __u16 now)
 		followed_ask(&n->key);
 		return REASON_CONNECTION;
 	}
-	if (hit.side->seen != now && !trace_build) {
-		hit.side->seen = now;
+	tick = flow_tick(hit.number);
+	if (hit.side->seen != tick && !trace_build) {
+		hit.side->seen = tick;
 		return REASON_CONNECTION;
 	}
 	if (hit.side->flags & FLOW_TRANSLATED && !translation(n, &hit))
@@ -143,7 +145,7 @@ static __noinline int followed_flow(struct connection *n, __u16 now)
 
 #else
 
-static __always_inline int followed_flow(struct connection *n, __u16 now)
+static __always_inline int followed_flow(struct connection *n)
 {
 	return REASON_CONNECTION;
 }

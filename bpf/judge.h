@@ -102,14 +102,14 @@ static __always_inline enum reason learned(struct connection *n, struct flow_hit
 WITH_CONTEXT int flow_of(struct xdp_md *ctx, struct connection *n)
 {
 	struct flow_hit hit = {};
-	__u16 now = flow_now();
+	__u16 now;
 	int is_tcp;
 
 	if (!n)
 		return REASON_INTERNAL;
 	is_tcp = (n->key.rest >> 48 & 0xff) == IPPROTO_TCP;
 	if (!is_tcp && (n->key.rest >> 48 & 0xff) != IPPROTO_UDP)
-		return followed_flow(n, now);
+		return followed_flow(n);
 	if (!lookup(&n->key, &hit)) {
 		enum reason why = without_flow(ctx, n, is_tcp);
 

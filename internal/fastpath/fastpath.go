@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"minne/internal/fastpath/fib"
@@ -47,13 +48,15 @@ type FastPath struct {
 	peers     guardPeers        // stations that the guard knows by name
 	listener  flow.Listener     // hears of flows that end; may be nil
 	conntrack func() Conntrack  // opens what is asked about connections; may be nil
+
+	load func(shape, map[string]*ebpf.Map) (*program, error) // a program that takes the place of another
 }
 
 var _ rib.Listener = (*FastPath)(nil)
 
 // New returns the fast path of an instance. It touches nothing yet.
 func New(inst instance.Instance, log *slog.Logger) *FastPath {
-	return &FastPath{inst: inst, log: log, ports: map[int]*port{}, refused: map[string]string{}}
+	return &FastPath{inst: inst, log: log, ports: map[int]*port{}, refused: map[string]string{}, load: load}
 }
 
 // open loads the program and finds what an earlier daemon left. A failure is remembered: there is
@@ -65,6 +68,12 @@ func (f *FastPath) open() error {
 	if err := f.start(); err != nil {
 		f.broken = fmt.Errorf("no fast path: %w", err)
 		f.log.Error("no fast path, the kernel forwards everything", "error", err)
+		for _, p := range f.ports { // else the program of an earlier daemon would go on by what that one knew
+			if err := p.detach(); err != nil {
+				f.log.Error("the program of an earlier daemon stays on a port", "ifindex", p.ifindex, "error", err)
+			}
+		}
+		f.ports = map[int]*port{}
 	}
 	return f.broken
 }
@@ -192,10 +201,10 @@ func (f *FastPath) learnLinks() error {
 }
 
 // rebuild loads another program with tables of another shape, fills them, and puts it in the place
-// of the old one, port by port, each in one step.
+// of the old one, port by port, each in one step. When that fails, all ports run the old one as before.
 func (f *FastPath) rebuild(s shape) error {
 	f.dropCapture(f.capturing, errors.New("the router's tables have changed their size, which exchanges the program: start the capture again"))
-	next, err := load(s, f.prog.lasting())
+	next, err := f.load(s, f.prog.lasting())
 	if err != nil {
 		return err
 	}
@@ -203,23 +212,16 @@ func (f *FastPath) rebuild(s shape) error {
 		next.close()
 		return err
 	}
-	old, counted := f.prog, f.firewall.counted
+	old, place, counted, carried := f.prog, f.tables.place(), f.firewall.counted, maps.Clone(f.firewall.carried)
 	f.prog = next
 	f.tables.moveTo(next)
-	if err := f.tables.putFirewall(&f.firewall); err != nil {
-		return err
-	}
-	var failed []error
-	for ifindex := range f.tables.transmits { // all of them before any packet meets the program
-		failed = append(failed, next.objects.Ports.Put(uint32(ifindex), uint32(ifindex)))
-	}
-	for _, p := range f.ports {
-		if p.link != nil && p.current {
-			failed = append(failed, p.take(next.objects.Router))
-		}
-	}
-	if err := errors.Join(failed...); err != nil {
-		return fmt.Errorf("changing to tables of another size: %w", err)
+	if err := f.exchange(next); err != nil {
+		f.firewall.counted, f.firewall.carried = counted, carried
+		f.prog = old
+		f.tables.moveBack(place)
+		f.giveBack(old)
+		next.close()
+		return fmt.Errorf("changing to tables of another size (the old ones stay): %w", err)
 	}
 	mapped.WaitForReaders() // now no packet counts there any more
 	old.leaveFlows()
@@ -227,6 +229,42 @@ func (f *FastPath) rebuild(s shape) error {
 	err = f.firewall.carry(old, flags, counted)
 	old.close()
 	return err
+}
+
+// exchange gives a program whose routes are complete the firewall, and all ports.
+func (f *FastPath) exchange(next *program) error {
+	if err := f.tables.putFirewall(&f.firewall); err != nil {
+		return err
+	}
+	for ifindex := range f.tables.transmits { // all of them before any packet meets the program
+		if err := next.objects.Ports.Put(uint32(ifindex), uint32(ifindex)); err != nil {
+			return fmt.Errorf("telling the new program of port %d: %w", ifindex, err)
+		}
+	}
+	for _, p := range f.ports {
+		if p.link != nil && p.current {
+			if err := p.take(next.objects.Router); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// giveBack puts the old program on all ports again. A port that can't take it is the kernel's.
+func (f *FastPath) giveBack(old *program) {
+	for ifindex, p := range f.ports {
+		if p.link == nil || !p.current {
+			continue
+		}
+		if err := p.take(old.objects.Router); err != nil {
+			f.log.Error("the fast path leaves a port to the kernel until the next apply", "interface", p.name, "error", errors.Join(err, p.detach()))
+			delete(f.ports, ifindex)
+			delete(f.tables.attached, ifindex)
+			delete(f.tables.transmits, ifindex)
+			f.tables.renderLinks()
+		}
+	}
 }
 
 // grow gives a family that outgrew its small image the full one.

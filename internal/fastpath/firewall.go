@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -58,6 +60,7 @@ type firewall struct {
 	kernel  string           // why the kernel judges all; "" when it does not
 	compile time.Duration
 	swap    time.Duration        // the last time
+	modules string               // of the kernel, when it was found to have no such functions
 	noFlows string               // why the kernel carries connections though they could be carried here
 	changed bool                 // sets have other members than policy says (ChangeSet)
 	counted *judge.Policy        // whose rules the counters in force are of
@@ -77,7 +80,8 @@ func (Firewall) Plan(context.Context, *judge.Policy) ([]plan.Change, error) { re
 // Apply makes packets be judged by p from now on; nil is no firewall. Every packet is judged
 // wholly by the old one or the new one. Flows that were known are learned anew from conntrack, so
 // what was ended there passes no more when Apply returns. What the fast path can't repeat is left
-// to the kernel, so there is nothing that fails an apply but a broken machine.
+// to the kernel, so there is nothing that fails an apply but a machine that refuses memory; then all packets
+// are left to the kernel, whose rules are in force already.
 func (w Firewall) Apply(_ context.Context, p *judge.Policy) error {
 	f := w.f
 	f.mu.Lock()
@@ -92,12 +96,53 @@ func (w Firewall) Apply(_ context.Context, p *judge.Policy) error {
 	if f.capturing != nil && f.capturing.byRule && !sameCounters(f.firewall.counted, f.firewall.policy) {
 		f.dropCapture(f.capturing, errors.New("the rules have changed: look up the rule's number and start the capture again"))
 	}
+	err := f.putJudged(p)
+	if err != nil {
+		f.firewall.kernel, f.firewall.tables = "the fast path could not take these rules: "+err.Error(), nil
+	}
+	f.tables.unjudged = err != nil
+	f.tables.renderControl()
+	return err
+}
+
+// putJudged puts the firewall that was told into the program, or into another one with more room.
+func (f *FastPath) putJudged(p *judge.Policy) error {
 	s := f.prog.shape
 	s.firewall = f.firewall.shape(s.firewall, f.desired.Flows)
+	switch {
+	case !s.firewall.conntrack:
+		f.firewall.noFlows = ""
+	case f.firewall.noFlows != "" && f.firewall.modules == modules():
+		s.firewall.conntrack, s.firewall.flows = false, 0 // it has just failed, and would again
+	}
 	if s == f.prog.shape && f.prog.firewall.hasRoom(p) {
 		return f.tables.putFirewall(&f.firewall)
 	}
+	if !s.firewall.conntrack {
+		return f.rebuild(s)
+	}
 	return f.withFlowsOrWithout(s, f.rebuild)
+}
+
+// Reconsider makes the next Apply try again what this kernel could not do: an operator waits for it.
+func (w Firewall) Reconsider() {
+	w.f.mu.Lock()
+	defer w.f.mu.Unlock()
+	w.f.firewall.modules = ""
+}
+
+// modules are those that the kernel has loaded, which say what functions it has. Never empty.
+func modules() string {
+	text, err := os.ReadFile("/proc/modules")
+	if err != nil {
+		return "unknown"
+	}
+	names := []string{"loaded:"}
+	for _, line := range strings.Split(string(text), "\n") {
+		name, _, _ := strings.Cut(line, " ")
+		names = append(names, name)
+	}
+	return strings.Join(names, " ")
 }
 
 // tell takes in a firewall and compiles its rules.
@@ -171,7 +216,7 @@ func (f *FastPath) withFlowsOrWithout(s shape, load func(shape) error) error {
 	err := load(s)
 	f.firewall.noFlows = ""
 	if err != nil && s.firewall.conntrack {
-		f.firewall.noFlows = err.Error()
+		f.firewall.noFlows, f.firewall.modules = err.Error(), modules()
 		f.log.Warn("the kernel carries all connections: it can't be asked about them", "error", err)
 		s.firewall.conntrack, s.firewall.flows = false, 0
 		err = load(s)

@@ -38,6 +38,7 @@ type tables struct {
 	counters   [2]int                          // that may have counted, of each buffer
 	judgedBy   [2]atomic.Pointer[judge.Policy] // what each buffer was filled with; a capture reads it
 	all4, all6 settings                        // settings of the pseudo-interface "all"
+	unjudged   bool                            // the kernel has a firewall that could not be put here: everything is its
 	attached   map[int]bool                    // ports with the program
 	transmits  map[int]bool                    // ports that packets may leave by
 
@@ -171,6 +172,8 @@ func (t *tables) published(which int, err error) {
 func (t *tables) renderControl() {
 	off := func(which int, family uint8) uint32 {
 		switch {
+		case t.unjudged:
+			return routerNumber(routerReasonREASON_FIREWALL)
 		case !t.complete:
 			return routerNumber(routerReasonREASON_NOT_READY)
 		case t.full[which] != nil:

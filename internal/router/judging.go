@@ -41,6 +41,7 @@ func (*judging) Plan(context.Context, firewall.Desired) ([]plan.Change, error) {
 func (g *judging) Apply(ctx context.Context, d firewall.Desired) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.fast.Firewall().Reconsider()
 	if d.Broken != nil {
 		g.policy, g.lowered = nil, &judge.Policy{Kernel: "the firewall can't be made: " + d.Broken.Error()}
 		return g.fast.Firewall().Apply(ctx, g.lowered)

@@ -22,7 +22,7 @@ import (
 // Seconds of measuring.
 const (
 	platformSeconds      = 240
-	platformQuickSeconds = 45
+	platformQuickSeconds = 25
 	platformRounds       = 9
 	platformQuickRounds  = 3
 )
@@ -31,7 +31,9 @@ const (
 type platformFlags struct {
 	quick, asJSON   bool
 	estimate, check bool
+	matrix          bool
 	html, name      string
+	peers           string
 	algorithms      []string
 	data            platform.Data
 	cpu             int
@@ -70,8 +72,10 @@ Put the results of several machines into one table with "minne bench merge".`,
 	c.Flags().StringVar(&f.data.Patterns, "patterns", "", "`file` of patterns")
 	c.Flags().StringVar(&f.data.Blocklist, "blocklist", "", "`file` of addresses for the Bloom filters")
 	c.Flags().StringVar(&f.data.Capture, "pcap", "", "`file` of packets whose payload is searched")
+	c.Flags().StringVar(&f.peers, "peers", "", "ask other projects' libraries the same: `directory` of what scripts/peers.sh makes")
 	c.Flags().BoolVar(&f.estimate, "estimate", false, "say in plain words what this machine can route (needs root)")
 	c.Flags().BoolVar(&f.check, "check-estimate", false, "estimate, and compare with a lab on this machine: a minute more, 3 GB of memory")
+	c.Flags().BoolVar(&f.matrix, "matrix", false, "measure TCP and UDP transfers through the kernel, too: minutes more, needs root and iperf3")
 	c.Flags().IntVar(&f.cpu, "cpu", -1, "CPU to stay on (default any)")
 	c.Flags().Float64Var(&f.seconds, "seconds", platformSeconds, "`seconds` of measuring, without what comes before")
 	return c
@@ -109,15 +113,15 @@ func (f *platformFlags) run(ctx context.Context, a *app) error {
 	o := platform.Options{
 		Name: f.name, Algorithms: algorithms, Data: f.data, CPU: f.cpu, Seconds: f.seconds, Rounds: rounds,
 		Command: append([]string{"minne"}, os.Args[1:]...),
-		Minne:   result.Build{Version: version(), Commit: commit, Go: runtime.Version()}, Estimate: f.estimate || f.check, Check: f.check, Means: device.Means{Load: kernel.BulkRoutes},
+		Minne:   result.Build{Version: version(), Commit: commit, Go: runtime.Version()}, Estimate: f.estimate || f.check, Check: f.check, Matrix: f.matrix, Means: device.Means{Load: kernel.BulkRoutes}, Peers: f.peers,
 		Progress: func(text string) { fmt.Fprintln(a.err, text+" …") },
 	}
 	if o.Means.Binary, err = os.Executable(); err != nil {
 		return err
 	}
 	if os.Geteuid() != 0 {
-		if o.NativeOnly = "that needs root"; o.Estimate {
-			return errors.New("--estimate runs the fast path, which only root may: run this as root, or leave it out")
+		if o.NativeOnly = "that needs root"; o.Estimate || o.Matrix {
+			return errors.New("--estimate and --matrix build routers, which only root may: run this as root, or leave them out")
 		}
 	}
 	r, err := platform.Measure(ctx, o)

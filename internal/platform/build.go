@@ -24,6 +24,7 @@ const (
 	RangeTable    = "range table"
 	Direct24      = "DIR-24-8"
 	Staged16      = "staged16"
+	TrieMap       = "kernel's trie map"
 	BloomFilter   = "Bloom filter"
 	BlockedBloom  = "blocked Bloom filter"
 	CountingBloom = "counting Bloom filter"
@@ -33,7 +34,7 @@ const (
 
 // Algorithms are all of them, with the names by which operators choose them.
 var Algorithms = []struct{ Option, Name string }{
-	{"tree-bitmap", TreeBitmap}, {"shape-shifting", ShapeShifting}, {"range", RangeTable}, {"direct24", Direct24}, {"staged16", Staged16},
+	{"tree-bitmap", TreeBitmap}, {"shape-shifting", ShapeShifting}, {"range", RangeTable}, {"direct24", Direct24}, {"staged16", Staged16}, {"trie-map", TrieMap},
 	{"bloom", BloomFilter}, {"blocked-bloom", BlockedBloom}, {"counting-bloom", CountingBloom}, {"d2fa", D2FA}, {"hybrid", HybridFA},
 }
 
@@ -82,6 +83,7 @@ type builder struct {
 	workloads  []*workload
 	result     *Result
 	routesUsed []lpm.Route // of both families
+	forPeers   []peerInput
 }
 
 func (b *builder) step(format string, args ...any) { b.progress(fmt.Sprintf(format, args...)) }
@@ -128,7 +130,7 @@ func (b *builder) all(d Data) error {
 }
 
 func (b *builder) routes(d Data) error {
-	if !b.wanted(TreeBitmap, ShapeShifting, RangeTable, Direct24, Staged16) {
+	if !b.wanted(routeAlgorithms...) {
 		return nil
 	}
 	t, err := b.table(d.Routes)

@@ -30,6 +30,9 @@ type filter interface {
 
 // filterWorkloads are Bloom filters with the members in them. They are asked for members and for strangers.
 func (b *builder) filterWorkloads(members, strangers [][]byte, what string) error {
+	if err := b.keysForPeers(members, strangers, fmt.Sprintf("%s %s", grouped(len(members)), what)); err != nil {
+		return err
+	}
 	for _, c := range []struct {
 		algorithm, native string
 		blocked           bool

@@ -112,16 +112,20 @@ func keyAsks(sets int) (all []asking) {
 	return all
 }
 
-// timedLookups are those of one run of a program: some ms. A run before it, as long as a quarter, brings in what
+// timedLookups are those of one run of a program, at most: some ms. A run before it, as long as a quarter, brings in what
 // the caches can hold of this table instead of another one's.
 const timedLookups = 1 << 18
 
+// timed is how many lookups one run has when there are so many keys: of small tables fewer will do.
+func timed(keys int) uint32 { return uint32(min(timedLookups, max(keys, hotKeys))) }
+
 func (c *routeContender) time(a asking) (float64, error) {
 	c.show(a.set, a.access == "hot")
-	if _, err := c.table.Time(0, timedLookups/4, a.order == "dependent"); err != nil {
+	n := timed(len(c.sets[a.set].keys))
+	if _, err := c.table.Time(0, n/4, a.order == "dependent"); err != nil {
 		return 0, err
 	}
-	return c.table.Time(timedLookups, timedLookups, a.order == "dependent")
+	return c.table.Time(n, n, a.order == "dependent")
 }
 
 // patterns is a contender for pattern matching.
@@ -240,8 +244,9 @@ func (c *filterContender) asks() []asking { return keyAsks(len(c.keys)) }
 
 func (c *filterContender) time(a asking) (float64, error) {
 	c.show(a.set, a.access == "hot")
-	if _, err := c.filter.Time(0, timedLookups/4, a.order == "dependent"); err != nil {
+	n := timed(len(c.keys[a.set]))
+	if _, err := c.filter.Time(0, n/4, a.order == "dependent"); err != nil {
 		return 0, err
 	}
-	return c.filter.Time(timedLookups, timedLookups, a.order == "dependent")
+	return c.filter.Time(n, n, a.order == "dependent")
 }

@@ -60,9 +60,12 @@ func (b *builder) patternWorkloads(patterns []automaton.Pattern, payload [][]byt
 		}
 		b.step("search the payload for %s in Go", holds)
 		var sum dataset.Checksum
-		for _, record := range payload {
-			sum.AddRecord(a.Match(record))
+		found := make([][]int, len(payload))
+		for i, record := range payload {
+			found[i] = a.Match(record)
+			sum.AddRecord(found[i])
 		}
+		b.patternsForPeers(c.patterns, found, holds, file)
 		sets := []*set{{name: "payload", file: file, checksum: sum.String()}}
 		w.inKernel = func(k *kernelSide) (contender, error) { return k.patterns(m, payload) }
 		if err := b.add(w, m.Bytes(binary.NativeEndian), sets); err != nil {

@@ -20,7 +20,7 @@ var families = []struct {
 }{
 	{"routes", "Longest prefix match", "Nanoseconds to find the next hop of an address. Random: public IPv4 addresses and IPv6 addresses of 2000::/3; in table: inside the table's prefixes. " +
 		"All: about a million addresses one after the other, whose way through the table is larger than caches; hot: the same 2,048 again and again. Dependent: each address is only known when the last answer is, as a chain; independent: as packets are.",
-		[]string{TreeBitmap, ShapeShifting, RangeTable, Direct24, Staged16}},
+		routeAlgorithms},
 	{"filters", "Bloom filters", "Nanoseconds to find out whether a key is in a set. Random: keys that are not in it; in table: those that are. Update: a key is added and taken back.",
 		[]string{BloomFilter, BlockedBloom, CountingBloom}},
 	{"patterns", "Pattern matching", "Payload that is searched for all patterns at once, each record (what a packet carries) as a stream of its own.",
@@ -33,6 +33,7 @@ func (r *Result) Document(pictures bool) *report.Document {
 		Title: "Platform benchmark: " + r.Name, Facts: r.facts(), Summary: r.summary(), Notes: append([]string(nil), r.Notes...),
 	}
 	for _, f := range families {
+		f.algorithms = append(slices.Clone(f.algorithms), r.peersOf(f.id)...)
 		s := report.Section{ID: f.id, Title: f.title, Method: f.method, Tables: []report.Table{r.timesTable(f.algorithms), r.sizesTable(f.algorithms)}}
 		if len(s.Tables[0].Rows) == 0 {
 			continue
@@ -41,6 +42,9 @@ func (r *Result) Document(pictures bool) *report.Document {
 			s.Figures = r.figures(f.id, f.algorithms)
 		}
 		d.Sections = append(d.Sections, s)
+	}
+	if len(r.Matrix) > 0 {
+		d.Sections = append(d.Sections, report.MatrixSection(r.Matrix, pictures))
 	}
 	if r.Estimate != nil {
 		d.Sections = append([]report.Section{r.Estimate.section()}, d.Sections...)
@@ -70,6 +74,9 @@ func (r *Result) facts() (all []report.Fact) {
 		case "Model", "Virtual", "CPU", "Cores", "Frequency", "Caches", "Memory", "Kernel":
 			add(f.Name, f.Value)
 		}
+	}
+	for _, p := range r.Peers {
+		add("Peer", p.Algorithm+", "+p.Version)
 	}
 	add("Figures", fmt.Sprintf("medians of %d repetitions in %d rounds, with the 95 %% interval of a bootstrap", r.Repetitions, r.Rounds))
 	for _, n := range r.Noise {

@@ -28,6 +28,7 @@ type Result struct {
 	Repetitions int `json:"repetitions"`
 
 	Tables []Table `json:"tables"`
+	Peers  []Peer  `json:"peers,omitempty"` // other projects' libraries that were asked the same
 	Rows   []Row   `json:"rows"`
 	// Noise are the ratios of a workload to itself, measured twice in each round.
 	Noise []Noise `json:"noise,omitempty"`
@@ -56,13 +57,22 @@ type Table struct {
 const (
 	Native = "native"
 	EBPF   = "eBPF"
+	// Other is a peer's program.
+	Other = "peer"
 )
+
+// Peer is another project's way to do the same.
+type Peer struct {
+	Algorithm string `json:"algorithm"` // as rows and tables call it
+	Version   string `json:"version"`
+	Family    string `json:"family"` // which part of the report it belongs to
+}
 
 // Row is one way to search a table, timed.
 type Row struct {
 	Algorithm string          `json:"algorithm"`
 	Holds     string          `json:"holds"`
-	Where     string          `json:"where"`  // Native or EBPF
+	Where     string          `json:"where"`  // Native, EBPF or Other
 	Keys      string          `json:"keys"`   // "random", "in table", "payload"
 	Access    string          `json:"access"` // "all", or "hot": the first ones again and again
 	Order     string          `json:"order"`  // "independent", "dependent", "batched", "update", "stream"

@@ -17,6 +17,8 @@ import (
 	"minne/internal/platform/data"
 )
 
+var routeAlgorithms = []string{TreeBitmap, ShapeShifting, RangeTable, Direct24, Staged16, TrieMap}
+
 // routeKeys is how many addresses are looked up: as many as the eBPF programs have room for, but in small tables.
 func routeKeys(routes int) int { return min(lpmbench.KeyCount, max(leastAsked, 2*routes)) }
 
@@ -63,6 +65,10 @@ func (b *builder) routeWorkloads(f lpm.Family, routes []lpm.Route) error {
 			return err
 		}
 	}
+	b.routesForPeers(f, routes, holds, plain(sets))
+	if b.wanted(TrieMap) {
+		b.trieMap(f, routes, holds, sets)
+	}
 	return b.routerTables(f, routes, holds, sets)
 }
 
@@ -75,7 +81,7 @@ func plain(sets []keySet) (all []*set) {
 
 // routeKeySets makes the addresses and works out the right answers.
 func (b *builder) routeKeySets(f lpm.Family, routes []lpm.Route) ([]keySet, error) {
-	if !b.wanted(TreeBitmap, ShapeShifting, RangeTable, Direct24, Staged16) {
+	if !b.wanted(routeAlgorithms...) {
 		return nil, nil
 	}
 	n := routeKeys(len(routes))
@@ -151,6 +157,21 @@ func (b *builder) routerTables(f lpm.Family, routes []lpm.Route, holds string, s
 		}
 	}
 	return nil
+}
+
+// trieMap is the kernel's own, which is filled as it is loaded.
+func (b *builder) trieMap(f lpm.Family, routes []lpm.Route, holds string, sets []keySet) {
+	w := &workload{algorithm: TrieMap, holds: holds, sets: plain(sets)}
+	w.inKernel = func(k *kernelSide) (contender, error) {
+		return k.routes(f, sets, func(l *lpmbench.Bench) (*lpmbench.Contender, error) {
+			begin := time.Now()
+			c, used, err := l.Trie(f, routes)
+			w.memory = used
+			b.result.Tables = append(b.result.Tables, Table{Algorithm: TrieMap, Holds: holds, Used: used, Memory: used, BuildMs: time.Since(begin).Seconds() * 1e3})
+			return c, err
+		})
+	}
+	b.workloads = append(b.workloads, w)
 }
 
 // compile fills a table of the router.

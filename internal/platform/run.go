@@ -16,6 +16,7 @@ import (
 	"minne/internal/lab/result"
 	"minne/internal/lab/statistics"
 	"minne/internal/platform/native"
+	"minne/internal/platform/peers"
 )
 
 // Options say what to measure.
@@ -28,7 +29,9 @@ type Options struct {
 	Rounds     int          // how often each workload's turn comes
 	Estimate   bool         // say what the machine can route
 	Check      bool         // compare that with a lab on this machine
+	Matrix     bool         // measure transfers through the kernel
 	Means      device.Means // of the lab
+	Peers      string       // directory of peers' programs; empty: none are asked
 	NativeOnly string       // why nothing is measured in eBPF; empty: it is
 	Command    []string
 	Minne      result.Build
@@ -61,12 +64,20 @@ func Measure(ctx context.Context, o Options) (*Result, error) {
 	if err := m.load(); err != nil {
 		return nil, err
 	}
+	if err := m.loadPeers(ctx); err != nil {
+		return nil, err
+	}
 	if err := m.rounds(ctx); err != nil {
 		return nil, err
 	}
 	m.finish()
 	if o.Estimate {
 		if err := r.estimate(ctx, o.Means, b.routesUsed, o.Check, o.Progress); err != nil {
+			return nil, err
+		}
+	}
+	if o.Matrix {
+		if err := r.transfers(ctx, o.Means, o.Progress); err != nil {
 			return nil, err
 		}
 	}
@@ -92,6 +103,7 @@ type lane struct {
 	// again marks a second measurement of the lane before, for the noise.
 	again     bool
 	contender contender // of eBPF
+	session   *peers.Session
 	times     []*series
 	watts     []float64
 }
@@ -106,6 +118,9 @@ func (m *measurement) close() {
 	for _, l := range m.lanes {
 		if l.contender != nil && !l.again {
 			l.contender.close()
+		}
+		if l.session != nil {
+			_ = l.session.Close() // it has said what was wrong, if anything was
 		}
 	}
 	if m.side != nil {
@@ -130,6 +145,9 @@ func (m *measurement) loadNative() (err error) {
 		return nil
 	}
 	for i, w := range m.builder.workloads {
+		if w.native == "" {
+			continue
+		}
 		m.lanes = append(m.lanes, &lane{workload: w, where: Native})
 		if i == 0 {
 			m.lanes = append(m.lanes, &lane{workload: w, where: Native, again: true})
@@ -224,8 +242,11 @@ func (m *measurement) measure(ctx context.Context, l *lane, seconds float64) err
 	}
 	ends := m.power.begin(ctx)
 	defer func() { l.watts = append(l.watts, ends()) }()
-	if l.where == EBPF {
+	switch l.where {
+	case EBPF:
 		return l.ask(seconds)
+	case Other:
+		return l.askPeer(seconds)
 	}
 	spec := native.Spec{Algorithm: l.native, Image: l.table, Seconds: seconds, Repetitions: repetitions, CPU: native.Any, Hot: hotKeys}
 	if m.CPU >= 0 {

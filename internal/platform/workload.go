@@ -17,7 +17,7 @@ const hotKeys = 2048
 // workload is a table and what it is asked.
 type workload struct {
 	algorithm string // as people call it
-	native    string // as minne-procbench calls it
+	native    string // as minne-procbench calls it; empty: it does not have it
 	holds     string
 	sets      []*set
 	table     string // file of the table

@@ -133,3 +133,8 @@ func Significant(v float64) string {
 
 // MachineFacts say on what computer something was measured.
 func MachineFacts(m result.Machine) []Fact { return machineFacts(m) }
+
+// MatrixSection shows what hosts transfer.
+func MatrixSection(all []result.Matrix, draw bool) Section {
+	return matrixSection(&result.Result{Matrix: all}, draw)
+}

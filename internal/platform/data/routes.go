@@ -28,6 +28,7 @@ type shape struct {
 	block, blocks int
 	adjacent      float64 // share of prefixes that begin where the one before, as long as they are, ends
 	near          float64 // share of the other ones that begin near a prefix of the same length
+	apart         float64 // share of networks as large as blocks, or larger, that lie elsewhere
 	crowding      float64 // how unevenly blocks are used: 1 is evenly
 }
 
@@ -36,13 +37,13 @@ var shapes = map[lpm.Family]shape{
 	lpm.IPv4: {
 		lengths: map[int]int{8: 16, 9: 13, 10: 38, 11: 103, 12: 299, 13: 581, 14: 1203, 15: 2100, 16: 13490, 17: 8235, 18: 13798,
 			19: 24870, 20: 42611, 21: 50750, 22: 108623, 23: 96510, 24: 537698, 25: 20, 26: 3, 27: 11, 28: 18, 29: 17, 30: 3, 31: 3, 32: 886},
-		full: FullIPv4, block: 16, blocks: 35192, adjacent: 0.54, near: 0.4, crowding: 2,
+		full: FullIPv4, block: 16, blocks: 35192, adjacent: 0.54, apart: 1.0, near: 0.93, crowding: 1.4,
 	},
 	lpm.IPv6: {
 		lengths: map[int]int{20: 16, 24: 30, 28: 193, 29: 4371, 30: 650, 31: 284, 32: 22548, 33: 2926, 34: 2603, 35: 1043, 36: 5996,
 			37: 880, 38: 1617, 39: 1377, 40: 13418, 41: 903, 42: 2301, 43: 1001, 44: 14365, 45: 1553, 46: 3039, 47: 3153, 48: 75488,
 			56: 24, 58: 20, 64: 184, 112: 2, 126: 19, 127: 42, 128: 6},
-		full: FullIPv6, block: 32, blocks: 34317, adjacent: 0.5, near: 0.7, crowding: 1.5,
+		full: FullIPv6, block: 32, blocks: 34317, adjacent: 0.5, near: 0.85, crowding: 1.2,
 	},
 }
 
@@ -140,6 +141,7 @@ func (g *generator) length(bits, n int) {
 	for tries := 0; made < n && tries < 50*n+1000; tries++ {
 		p := network{g.somewhere(bits), bits}
 		switch first := len(g.all) - made; {
+		case bits <= g.block:
 		case last.bits == bits && g.rng.Float64() < g.adjacent:
 			p = last.shifted(1)
 		case made > 0 && g.rng.Float64() < g.near:
@@ -157,8 +159,14 @@ func (g *generator) length(bits, n int) {
 
 // somewhere is the address of a prefix of a length within a block; some blocks have much more than others.
 func (g *generator) somewhere(bits int) lpm.Key {
-	share := math.Pow(g.rng.Float64(), g.crowding)
+	share := g.rng.Float64()
+	if bits > g.block {
+		share = math.Pow(share, g.crowding)
+	}
 	k := g.crowded[int(share*float64(len(g.crowded)))]
+	if bits <= g.block && g.rng.Float64() < g.apart {
+		k = g.newBlock()
+	}
 	k.Hi |= g.rng.Uint64() >> g.block
 	if g.family == lpm.IPv4 {
 		k.Hi &^= 1<<32 - 1
@@ -183,7 +191,7 @@ func (g *generator) unicast(p network) bool {
 }
 
 // nearby is how far from another one a prefix is that begins near it, in prefixes of its length.
-const nearby = 24
+const nearby = 16
 
 // shifted is the n-th prefix behind p.
 func (p network) shifted(n int) network {

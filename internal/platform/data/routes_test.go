@@ -62,16 +62,16 @@ func TestShapeOfRoutes(t *testing.T) {
 		for _, v := range []struct {
 			what      string
 			got, want float64
+			near      float64 // share by which they may differ
 		}{
-			{"share of the commonest length", float64(commonest) / float64(len(routes)), c.lengths},
-			{"share within another", float64(nested) / float64(len(routes)), c.nested},
-			{"share beside another", float64(beside) / float64(len(routes)), c.beside},
-			{"nodes of a tree bitmap", float64(s.Nodes + s.Ends), float64(c.nodes)},
+			{"share of the commonest length", float64(commonest) / float64(len(routes)), c.lengths, 0.01},
+			{"share within another", float64(nested) / float64(len(routes)), c.nested, 0.4},
+			{"share beside another", float64(beside) / float64(len(routes)), c.beside, 0.25},
+			{"nodes of a tree bitmap", float64(s.Nodes + s.Ends), float64(c.nodes), 0.25},
 		} {
-			if v.got < v.want*(1-c.near) || v.got > v.want*(1+c.near) {
+			t.Logf("IPv%d: %s: %.4g, the real table has %.4g", c.family, v.what, v.got, v.want)
+			if v.got < v.want*(1-v.near) || v.got > v.want*(1+v.near) {
 				t.Errorf("IPv%d: %s: %.4g, the real table has %.4g", c.family, v.what, v.got, v.want)
-			} else {
-				t.Logf("IPv%d: %s: %.4g, the real table has %.4g", c.family, v.what, v.got, v.want)
 			}
 		}
 	}

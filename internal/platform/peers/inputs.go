@@ -26,10 +26,13 @@ func WriteRoutes(w io.Writer, routes []lpm.Route) error {
 }
 
 // WritePatterns writes patterns as a peer reads them: in its own words where it does not mean by them what PCRE does. A
-// pattern's number is its place in the list.
-func WritePatterns(w io.Writer, p Peer, patterns []automaton.Pattern) error {
+// pattern's number is its place in the list; those that the peer has refused are left out.
+func WritePatterns(w io.Writer, p Peer, patterns []automaton.Pattern, refused map[int]string) error {
 	b := bufio.NewWriter(w)
 	for i, pattern := range patterns {
+		if _, is := refused[i]; is {
+			continue
+		}
 		text, flags := string(pattern.Literal), "l"
 		if pattern.Literal == nil {
 			text, flags = expression(pattern.Text)

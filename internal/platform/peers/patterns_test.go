@@ -136,7 +136,7 @@ func patternTable(t testing.TB, p Peer, patterns []automaton.Pattern) string {
 	t.Helper()
 	f, err := os.CreateTemp(t.TempDir(), "patterns")
 	if err == nil {
-		err = WritePatterns(f, p, patterns)
+		err = WritePatterns(f, p, patterns, nil)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,12 @@ type Peer struct {
 	program string
 }
 
-func (p Peer) String() string { return p.Name + " " + p.Algorithm }
+func (p Peer) String() string {
+	if strings.HasPrefix(p.Algorithm, strings.ToLower(p.Name)) {
+		return p.Algorithm
+	}
+	return p.Name + " " + p.Algorithm
+}
 
 // known are the programs that there may be, and what each does.
 var known = []struct {

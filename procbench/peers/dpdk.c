@@ -168,19 +168,32 @@ static size_t build_lpm(const char *file)
 	return sizeof(*lpm) + conf.number_tbl8s * (size_t)GROUP * sizeof(*lpm->tbl8);
 }
 
-/* groups6 bounds how many second tables rte_fib6's trie needs: one for each byte behind the third that
- * a prefix goes on into, shared with those before it. Routes must be sorted. */
+static int covers(const struct route *a, const struct route *b)
+{
+	int bytes = a->bits / 8, rest = a->bits % 8;
+
+	return a->bits < b->bits && !memcmp(a->address, b->address, (size_t)bytes) &&
+	       (!rest || !((a->address[bytes] ^ b->address[bytes]) >> (8 - rest)));
+}
+
+/* groups6 bounds how many second tables rte_fib6 sets aside: for each route, one for each byte from the end of the next shorter
+ * prefix around it, or the third byte, to its own end. Routes must be sorted. */
 static uint32_t groups6(void)
 {
-	uint32_t count = 1;
+	const struct route *around[129];
+	uint32_t count = 0;
+	int depth = 0;
 
 	for (size_t i = 0; i < route_count; i++) {
-		int depth = (routes[i].bits - 1) / 8, shared = 0; /* whole bytes before the last one */
+		int from = 3, to = (routes[i].bits + 7) / 8;
 
-		while (i && shared < depth && shared < (routes[i - 1].bits - 1) / 8 && routes[i].address[shared] == routes[i - 1].address[shared])
-			shared++;
-		if (depth >= 3)
-			count += (uint32_t)(depth - (shared < 2 ? 2 : shared)) + 1;
+		while (depth && !covers(around[depth - 1], &routes[i]))
+			depth--;
+		if (depth && (around[depth - 1]->bits + 7) / 8 > from)
+			from = (around[depth - 1]->bits + 7) / 8;
+		if (to > from)
+			count += (uint32_t)(to - from);
+		around[depth++] = &routes[i];
 	}
 	return (count + SLAB) / SLAB * SLAB;
 }

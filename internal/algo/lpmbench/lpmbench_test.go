@@ -74,7 +74,7 @@ func TestFullTableInEBPF(t *testing.T) {
 			})
 		}
 		t.Run(fmt.Sprintf("the kernel's trie IPv%d", f), func(t *testing.T) {
-			c, err := b.Trie(f, routes)
+			c, _, err := b.Trie(f, routes)
 			b.answersLike(t, c, err, reference)
 		})
 	}

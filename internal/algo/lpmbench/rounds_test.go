@@ -97,8 +97,8 @@ func contenders(b *testing.B, bench *Bench, f lpm.Family, routes []lpm.Route, up
 	c, err := bench.Kernel(f, up)
 	add("kernel", c, 0, err)
 	all[0].count = 1 << 16
-	c, err = bench.Trie(f, routes)
-	add("trie map", c, 0, err)
+	c, used, err := bench.Trie(f, routes)
+	add("trie map", c, used, err)
 	all[1].count = 1 << 16
 	c, err = bench.Loop(f)
 	add("only the loop", c, 0, err)

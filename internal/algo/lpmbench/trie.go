@@ -11,18 +11,23 @@ import (
 	"minne/internal/algo/lpm"
 )
 
-// Trie is a contender that asks the kernel's own map for longest prefix match (BPF_MAP_TYPE_LPM_TRIE).
-func (b *Bench) Trie(f lpm.Family, routes []lpm.Route) (*Contender, error) {
+// Trie is a contender that asks the kernel's own map for longest prefix match (BPF_MAP_TYPE_LPM_TRIE). used is
+// what the kernel says that the map takes, in bytes, or 0 if it does not.
+func (b *Bench) Trie(f lpm.Family, routes []lpm.Route) (c *Contender, used int, err error) {
 	name := fmt.Sprintf("trie%d", f)
-	c, err := b.load(f, askTrie, "", 0, nil, map[string]uint32{name: uint32(max(len(routes), 1))})
-	if err != nil {
-		return nil, err
+	if c, err = b.load(f, askTrie, "", 0, nil, map[string]uint32{name: uint32(max(len(routes), 1))}); err != nil {
+		return nil, 0, err
 	}
-	if err := fillTrie(c.objs.Maps[name], f, routes); err != nil {
+	m := c.objs.Maps[name]
+	if err := fillTrie(m, f, routes); err != nil {
 		c.Close()
-		return nil, err
+		return nil, 0, err
 	}
-	return c, nil
+	if info, err := m.Info(); err == nil {
+		bytes, _ := info.Memlock()
+		used = int(bytes)
+	}
+	return c, used, nil
 }
 
 // fillTrie writes routes in batches. A key is the length of the prefix in the CPU's byte order, then the address.

@@ -5,6 +5,16 @@
 packages="make ca-certificates clang-19 llvm-19 libclang-rt-19-dev gcc libc6-dev libbpf-dev linux-libc-dev
 iproute2 nftables ethtool frr bird2 iperf3 traceroute iputils-ping tcpdump util-linux"
 
+# peer_packages prints the libraries whose answers the tests compare with Minne's: 7 MB of downloads, 46 MB installed. DPDK, 32
+# MB more, is for scripts/peers.sh only.
+peer_packages() {
+	echo g++ pkg-config libre2-dev
+	case $(dpkg --print-architecture) in
+	amd64) echo libhyperscan-dev ;;
+	*) echo libvectorscan-dev ;;
+	esac
+}
+
 # cross_packages prints what the tests compile and run minne-procbench by for other architectures: 280 MB of
 # downloads. The machine's own compiler is in the list above.
 cross_packages() {

@@ -1,12 +1,12 @@
 #!/bin/sh
 # Makes the programs that ask other projects' libraries what Minne's tables are asked
-# (docs/guides/peers.md):
+# (docs/guides/is-this-box-fast-enough.md):
 #
 #   scripts/peers.sh [--install] [DIRECTORY [NAME...]]
 #
 # into DIRECTORY (build/peers), where `minne bench platform --peers` finds them. NAMEs are of go, dpdk, hyperscan, re2;
 # without one it makes those whose libraries are there and tells of the others. With --install, as root, it first
-# installs their Debian packages: about 215 MB for DPDK, 45 MB for Hyperscan, 2 MB for RE2.
+# installs their Debian packages: 165 MB for DPDK, 44 MB for Hyperscan, 2 MB for RE2.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 install=

@@ -242,7 +242,7 @@ func BenchmarkPatterns(b *testing.B) {
 		options         automaton.Options
 	}{
 		{"literals", "d2fa", literalsOf(b, 3000), automaton.Options{}},
-		{"regexes", "hybrid", regexesOf(b, 1000), automaton.Options{Hybrid: true}},
+		{"regexes", "hybrid", regexesOf(b, 200), automaton.Options{Hybrid: true}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			dir := b.TempDir()
@@ -258,7 +258,7 @@ func BenchmarkPatterns(b *testing.B) {
 			}
 			b.Logf("%+v", a.Stats())
 			table := file(b, dir, "image", a.Image().Bytes(binary.NativeEndian), nil)
-			content, err := dataset.Payload(payloadOf(b, patterns, 8<<20))
+			content, err := dataset.Payload(payloadOf(b, patterns, 2<<20))
 			sets := []string{file(b, dir, "payload", content, err)}
 			all := []*measured{own(b, compileProcbench(b, dir), c.algorithm, c.algorithm, table, a.Stats().ImageBytes, sets)}
 			for _, p := range found {

@@ -56,6 +56,20 @@ func TestNothingIsLoweredToNothing(t *testing.T) {
 	}
 }
 
+// A limit of ICMP counts every packet, so the fast path has to know.
+func TestLimitOfICMP(t *testing.T) {
+	p := zoned(2, noRules)
+	for _, one := range []struct {
+		limit policy.SourceLimit
+		want  bool
+	}{{policy.SourceLimit{New: &policy.Limit{}}, false}, {policy.SourceLimit{ICMP: &policy.Limit{}}, true}} {
+		p.Limits = []policy.SourceLimit{one.limit}
+		if j := judgement.Lower(p); j.ICMPLimited != one.want {
+			t.Errorf("limits %+v: ICMP is limited: %t, want %t", p.Limits, j.ICMPLimited, one.want)
+		}
+	}
+}
+
 func TestVerdicts(t *testing.T) {
 	for _, one := range []struct {
 		rule                string

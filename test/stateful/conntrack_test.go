@@ -4,6 +4,7 @@ package stateful
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -227,8 +228,9 @@ func TestSpoofedEnd(t *testing.T) {
 			if len(found) != 1 {
 				t.Fatalf("conntrack has %d connections, want one", len(found))
 			}
-			for guess := range uint32(4) {
-				segment := packet.TCP{SrcPort: uint16(port), DstPort: found[0].Reverse.DstPort, Seq: 0x1234_5678 + guess<<30, Ack: 77, Flags: flags, Window: 100}
+			for guess := range uint32(4) { // all of them wrong by half a GiB at least
+				next := receives(t, c)
+				segment := packet.TCP{SrcPort: uint16(port), DstPort: found[0].Reverse.DstPort, Seq: next + 1<<29 + guess<<30, Ack: 77, Flags: flags, Window: 100}
 				n.inject(packet.IPv4{TTL: 64, Protocol: packet.ProtoTCP, Src: src, Dst: dst}.Append(nil, segment.Append(nil, src, dst, nil)))
 				if err := saidAndHeard(c); err != nil {
 					t.Fatalf("after a spoofed segment: %v", err)
@@ -249,6 +251,25 @@ func TestSpoofedEnd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// receives is the sequence number that a TCP connection wants to receive next (TCP_REPAIR of tcp(7)).
+func receives(t *testing.T, c net.Conn) (sequence uint32) {
+	t.Helper()
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	must(t, err)
+	const queueReceived, withoutProbe = 1, -1 // TCP_RECV_QUEUE, TCP_REPAIR_OFF_NO_WP
+	var failed error
+	must(t, raw.Control(func(fd uintptr) {
+		failed = errors.Join(
+			unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_REPAIR, 1),
+			unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_REPAIR_QUEUE, queueReceived))
+		n, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_QUEUE_SEQ)
+		sequence = uint32(n)
+		failed = errors.Join(failed, err, unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_REPAIR, withoutProbe))
+	}))
+	must(t, failed)
+	return sequence
 }
 
 // inject sends an IPv4 packet of anybody's from the isp to the router.

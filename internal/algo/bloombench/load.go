@@ -3,7 +3,6 @@
 package bloombench
 
 import (
-	"errors"
 	"fmt"
 	"math/bits"
 
@@ -12,6 +11,7 @@ import (
 
 	"minne/internal/algo/bloom"
 	"minne/internal/algo/image"
+	"minne/internal/fastpath/benchrun"
 	"minne/internal/fastpath/mapped"
 )
 
@@ -28,19 +28,13 @@ const (
 	askUpdate   ask = 3
 )
 
-// run mirrors struct run of bpf/bench_run.h.
-type run struct {
-	first, count, dependent, zero uint32
-	ns, sum                       uint64
-}
-
 // Bench is what all contenders share: keys, answers and the order of a run. One contender runs at a time.
 type Bench struct {
 	length int
 	stride int
 	spec   *ebpf.CollectionSpec
 	arrays *mapped.Arrays
-	run    *run
+	run    *benchrun.Run
 	keys   []byte
 	// Answers are what Contender.Check leaves: 0 or 1.
 	Answers []uint32
@@ -66,7 +60,7 @@ func NewBench(length int) (*Bench, error) {
 	if b.arrays, err = mapped.NewArrays(spec, "run", "keys", "answers"); err != nil {
 		return nil, err
 	}
-	b.run = &mapped.View[run](b.arrays.Memory("run"))[0]
+	b.run = &mapped.View[benchrun.Run](b.arrays.Memory("run"))[0]
 	b.keys = b.arrays.Memory("keys")
 	b.Answers = mapped.View[uint32](b.arrays.Memory("answers"))[:KeyCount]
 	return b, nil
@@ -144,41 +138,11 @@ func (c *Contender) Close() {
 	c.objs.Close()
 }
 
-// frame is what a program runs on; it looks at none of it.
-var frame [64]byte
-
-const xdpPass = 2
-
-func (c *Contender) call(program string) error {
-	code, err := c.objs.Programs[program].Run(&ebpf.RunOptions{Data: frame[:]})
-	if err != nil {
-		return fmt.Errorf("run %s: %w", program, err)
-	}
-	if code != xdpPass {
-		return fmt.Errorf("run %s: it returned %d", program, code)
-	}
-	return nil
-}
-
 // Time asks for count keys (at most 1 << 23) from key number first on, round the array of KeyCount; the result is
 // nanoseconds per key. When dependent, each key depends on the answer before.
 func (c *Contender) Time(first, count uint32, dependent bool) (float64, error) {
-	r := c.bench.run
-	*r = run{first: first, count: count}
-	if dependent {
-		r.dependent = 1
-	}
-	if err := c.call("bench"); err != nil {
-		return 0, err
-	}
-	if r.ns == 0 {
-		return 0, errors.New("a run took no time")
-	}
-	return float64(r.ns) / float64(count), nil
+	return c.bench.run.Time(c.objs, "bench", first, count, dependent)
 }
 
 // Check asks for the first count keys and leaves what it found in Bench.Answers.
-func (c *Contender) Check(count int) error {
-	*c.bench.run = run{count: uint32(count)}
-	return c.call("check")
-}
+func (c *Contender) Check(count int) error { return c.bench.run.Check(c.objs, "check", count) }

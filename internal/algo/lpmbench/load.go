@@ -3,7 +3,6 @@
 package lpmbench
 
 import (
-	"errors"
 	"fmt"
 	"iter"
 
@@ -12,6 +11,7 @@ import (
 
 	"minne/internal/algo/image"
 	"minne/internal/algo/lpm"
+	"minne/internal/fastpath/benchrun"
 	"minne/internal/fastpath/fib"
 	"minne/internal/fastpath/mapped"
 )
@@ -29,16 +29,10 @@ const (
 	askTrie          = 5
 )
 
-// run mirrors struct run of bpf/bench_run.h.
-type run struct {
-	first, count, dependent, zero uint32
-	ns, sum                       uint64
-}
-
 // Bench is what all contenders share: keys, answers and the order of a run. One contender runs at a time.
 type Bench struct {
 	arrays *mapped.Arrays
-	run    *run
+	run    *benchrun.Run
 	// Keys are what is looked up; the caller fills them.
 	Keys []lpm.Key
 	// Answers are what Contender.Check leaves.
@@ -57,7 +51,7 @@ func NewBench() (*Bench, error) {
 	}
 	return &Bench{
 		arrays:  a,
-		run:     &mapped.View[run](a.Memory("run"))[0],
+		run:     &mapped.View[benchrun.Run](a.Memory("run"))[0],
 		Keys:    mapped.View[lpm.Key](a.Memory("keys"))[:KeyCount],
 		Answers: mapped.View[uint32](a.Memory("answers"))[:KeyCount],
 	}, nil
@@ -204,42 +198,13 @@ func (c *Contender) Close() {
 	c.objs.Close()
 }
 
-// frame is what a program runs on; it looks at none of it.
-var frame [64]byte
-
-const xdpPass = 2
-
-func (c *Contender) call(program string) error {
-	program = fmt.Sprintf("%s%d", program, c.family)
-	code, err := c.objs.Programs[program].Run(&ebpf.RunOptions{Data: frame[:]})
-	if err != nil {
-		return fmt.Errorf("run %s: %w", program, err)
-	}
-	if code != xdpPass {
-		return fmt.Errorf("run %s: it returned %d", program, code)
-	}
-	return nil
-}
-
 // Time looks up count keys (at most 1 << 23) from key number first on; the result is nanoseconds per lookup. When dependent, each
 // key depends on the answer before.
 func (c *Contender) Time(first, count uint32, dependent bool) (float64, error) {
-	r := c.bench.run
-	*r = run{first: first, count: count}
-	if dependent {
-		r.dependent = 1
-	}
-	if err := c.call("bench"); err != nil {
-		return 0, err
-	}
-	if r.ns == 0 {
-		return 0, errors.New("a run took no time")
-	}
-	return float64(r.ns) / float64(count), nil
+	return c.bench.run.Time(c.objs, fmt.Sprintf("bench%d", c.family), first, count, dependent)
 }
 
 // Check looks up the first count keys and leaves what it found in Bench.Answers.
 func (c *Contender) Check(count int) error {
-	*c.bench.run = run{count: uint32(count)}
-	return c.call("check")
+	return c.bench.run.Check(c.objs, fmt.Sprintf("check%d", c.family), count)
 }

@@ -3,25 +3,19 @@
 package classbench
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"minne/internal/fastpath/addrset"
+	"minne/internal/fastpath/benchrun"
 	"minne/internal/fastpath/classify"
 	"minne/internal/fastpath/mapped"
 )
 
 // keyCount is how many keys there are, KEYS of bpf/classbench.bpf.c.
 const keyCount = 1 << 16
-
-// run mirrors struct run of bpf/classbench.bpf.c.
-type run struct {
-	first, count, dependent, zero uint32
-	ns, sum                       uint64
-}
 
 // members is for how many members the sets are laid out.
 const members = 120_000
@@ -30,7 +24,7 @@ const members = 120_000
 type bed struct {
 	objs    *ebpf.Collection
 	memory  [][]byte
-	run     *run
+	run     *benchrun.Run
 	keys    []classify.Key
 	answers []uint32
 	policy  *classify.Shared
@@ -70,7 +64,7 @@ func newBed(c classify.Capacity) (*bed, error) {
 		}
 		b.memory = append(b.memory, memory[name])
 	}
-	b.run = &mapped.View[run](memory["run"])[0]
+	b.run = &mapped.View[benchrun.Run](memory["run"])[0]
 	b.keys = mapped.View[classify.Key](memory["keys"])[:keyCount]
 	b.answers = mapped.View[uint32](memory["answers"])[:keyCount]
 	if b.policy, err = l.Open(memory[classify.ImageMap], memory[classify.ActiveMap], mapped.WaitForReaders); err == nil {
@@ -90,39 +84,10 @@ func (b *bed) close() {
 	b.objs.Close()
 }
 
-// frame is what a program runs on; it looks at none of it.
-var frame [64]byte
-
-const xdpPass = 2
-
-func (b *bed) call(program string) error {
-	code, err := b.objs.Programs[program].Run(&ebpf.RunOptions{Data: frame[:]})
-	if err != nil {
-		return fmt.Errorf("run %s: %w", program, err)
-	}
-	if code != xdpPass {
-		return fmt.Errorf("run %s: it returned %d", program, code)
-	}
-	return nil
-}
-
 // time returns the nanoseconds for each of count rounds of a program from key number first on.
 func (b *bed) time(program string, first, count uint32, dependent bool) (float64, error) {
-	*b.run = run{first: first, count: count}
-	if dependent {
-		b.run.dependent = 1
-	}
-	if err := b.call(program); err != nil {
-		return 0, err
-	}
-	if b.run.ns == 0 {
-		return 0, errors.New("a run took no time")
-	}
-	return float64(b.run.ns) / float64(count), nil
+	return b.run.Time(b.objs, program, first, count, dependent)
 }
 
 // check runs a program that leaves its answers for the first count keys in answers.
-func (b *bed) check(program string, count int) error {
-	*b.run = run{count: uint32(count)}
-	return b.call(program)
-}
+func (b *bed) check(program string, count int) error { return b.run.Check(b.objs, program, count) }

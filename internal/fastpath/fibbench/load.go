@@ -3,12 +3,12 @@
 package fibbench
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/fastpath/benchrun"
 	"minne/internal/fastpath/fib"
 	"minne/internal/fastpath/mapped"
 )
@@ -26,16 +26,10 @@ const keyCount = 1 << 20
 // key6 is an IPv6 destination in two halves, each in the CPU's byte order.
 type key6 struct{ hi, lo uint64 }
 
-// run mirrors struct run of bpf/fibbench.bpf.c.
-type run struct {
-	first, count, dependent, zero uint32
-	ns, sum                       uint64
-}
-
 // shared are the arrays that every load of the programs uses: keys, answers and the order of a run.
 type shared struct {
 	*mapped.Arrays
-	run     *run
+	run     *benchrun.Run
 	keys4   []uint32
 	keys6   []key6
 	answers []uint16
@@ -52,7 +46,7 @@ func newShared() (*shared, error) {
 	}
 	return &shared{
 		Arrays:  a,
-		run:     &mapped.View[run](a.Memory("run"))[0],
+		run:     &mapped.View[benchrun.Run](a.Memory("run"))[0],
 		keys4:   mapped.View[uint32](a.Memory("keys4"))[:keyCount],
 		keys6:   mapped.View[key6](a.Memory("keys6"))[:keyCount],
 		answers: mapped.View[uint16](a.Memory("answers"))[:keyCount],
@@ -110,40 +104,12 @@ func (c *candidate) close() {
 	c.objs.Close()
 }
 
-// frame is what a program runs on; it looks at none of it.
-var frame [64]byte
-
-func (c *candidate) call(program string) error {
-	code, err := c.objs.Programs[program].Run(&ebpf.RunOptions{Data: frame[:]})
-	if err != nil {
-		return fmt.Errorf("run %s: %w", program, err)
-	}
-	if code != xdpPass {
-		return fmt.Errorf("run %s: it returned %d", program, code)
-	}
-	return nil
-}
-
-const xdpPass = 2
-
 // bench times count lookups of a family from key number `first` on; the result is nanoseconds per lookup.
 func (c *candidate) bench(family int, first, count uint32, dependent bool) (float64, error) {
-	r := c.shared.run
-	*r = run{first: first, count: count}
-	if dependent {
-		r.dependent = 1
-	}
-	if err := c.call(fmt.Sprintf("bench%d", family)); err != nil {
-		return 0, err
-	}
-	if r.ns == 0 {
-		return 0, errors.New("a run took no time")
-	}
-	return float64(r.ns) / float64(count), nil
+	return c.shared.run.Time(c.objs, fmt.Sprintf("bench%d", family), first, count, dependent)
 }
 
 // check looks up the first count keys of a family and leaves the answers in shared.answers.
 func (c *candidate) check(family, count int) error {
-	*c.shared.run = run{count: uint32(count)}
-	return c.call(fmt.Sprintf("check%d", family))
+	return c.shared.run.Check(c.objs, fmt.Sprintf("check%d", family), count)
 }

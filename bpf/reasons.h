@@ -62,7 +62,7 @@
 	X(SEGMENT_SIZE)      /* a SYN whose maximum segment size the kernel lowers */         \
 	X(BEGINNING)         /* begins a connection, which the kernel judges */               \
 	X(CONNECTION)        /* of a connection that only conntrack can follow, now or ever */ \
-	X(LEARNED)           /* the flow was learned from conntrack by this packet */         \
+	X(LEARNED)           /* its flow was learned by this packet, and is gone already */   \
 	X(ENDS)              /* FIN or RST: the connection ends, or says so */
 
 #define NAME_REASON(name) REASON_##name,

@@ -71,7 +71,7 @@ var reasonTexts = map[Reason]reasonText{
 	Reason(routerReasonREASON_SEGMENT_SIZE):      {"segment-size", "a SYN whose segment size the kernel lowers (MSS clamp)", ""},
 	Reason(routerReasonREASON_BEGINNING):         {"beginning", "begins a connection: the kernel judges it and remembers it", "many of them are a scan, a flood, or hosts with very many connections: show flows"},
 	Reason(routerReasonREASON_CONNECTION):        {"connection", "of a connection that the kernel carries: not established yet, ending, or of a kind that only conntrack can follow", "show flows tells which connections the fast path carries"},
-	Reason(routerReasonREASON_LEARNED):           {"learned", "the packet by which the fast path learned its connection from conntrack", ""},
+	Reason(routerReasonREASON_LEARNED):           {"learned", "its connection was learned from conntrack by this packet, and ended in the same moment", ""},
 	Reason(routerReasonREASON_ENDS):              {"ends", "FIN or RST: the connection ends, and conntrack must see it", ""},
 }
 

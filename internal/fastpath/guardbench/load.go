@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/fastpath/benchrun"
 	"minne/internal/fastpath/fib"
 	"minne/internal/fastpath/guard"
 	"minne/internal/fastpath/mapped"
@@ -191,7 +192,7 @@ func (b *bed) run(frame []byte, reason guardbenchReason, repeat int) (action uin
 	if repeat == 1 {
 		action, err = program.Run(&ebpf.RunOptions{Data: frame})
 	} else {
-		action, each, err = program.Benchmark(frame, repeat, nil)
+		action, each, err = benchrun.Repeat(program, frame, repeat)
 	}
 	if err != nil {
 		return 0, 0, fmt.Errorf("run the guard on a frame of %d bytes: %w", len(frame), err)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,11 +16,18 @@ import (
 
 // live is a device whose trials last until the event has happened.
 type live struct {
-	device simulated.Device
-	event  chan struct{}
+	device  simulated.Device
+	event   chan struct{}
+	prepare time.Duration // of the bench, before it sends
+	sends   atomic.Bool
 }
 
 func (l *live) Attempt(ctx context.Context, load trial.Load) (trial.Result, error) {
+	if l.prepare > 0 {
+		time.Sleep(l.prepare)
+		l.sends.Store(true)
+	}
+	trial.Sending(ctx)
 	select {
 	case <-ctx.Done():
 		return trial.Result{}, ctx.Err()
@@ -107,6 +115,23 @@ func TestResetFails(t *testing.T) {
 				t.Errorf("%d results, error %v: expected %d and %q", len(found), err, c.values, c.says)
 			}
 		})
+	}
+}
+
+// A bench that takes longer to prepare than traffic runs before the event must not be
+// disturbed by the event while it prepares.
+func TestResetWaitsForTheStreamNotForTheBench(t *testing.T) {
+	l := &live{event: make(chan struct{}), device: simulated.Device{Capacity: 1e6}, prepare: 50 * time.Millisecond}
+	o := resetOptions(l)
+	o.Repeat = 1
+	o.Event = func(ctx context.Context) error {
+		if !l.sends.Load() {
+			t.Error("the event came before the stream")
+		}
+		return l.happen(ctx)
+	}
+	if _, err := Reset(background, engine(l), o); err != nil {
+		t.Error(err)
 	}
 }
 

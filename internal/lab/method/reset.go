@@ -5,6 +5,7 @@ package method
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"minne/internal/lab/result"
@@ -93,27 +94,35 @@ func eventful(ctx context.Context, b trial.Bench, o ResetOptions) (trial.Result,
 		result trial.Result
 		err    error
 	}
-	over := make(chan outcome, 1)
+	over, begun := make(chan outcome, 1), make(chan struct{})
+	announced := trial.OnSending(running, sync.OnceFunc(func() { close(begun) }))
 	go func() {
-		r, err := b.Attempt(running, trial.Load{Rate: o.Rate, Duration: o.Before + o.After})
+		r, err := b.Attempt(announced, trial.Load{Rate: o.Rate, Duration: o.Before + o.After})
 		over <- outcome{r, err}
 	}()
-	select {
-	case end := <-over:
-		if end.err == nil {
-			end.err = fmt.Errorf("%s: the stream ended before the event", o.Name)
+	sending := (<-chan struct{})(begun)
+	var due <-chan time.Time // the event's time, once the stream runs
+	for waiting := true; waiting; {
+		select {
+		case end := <-over:
+			if end.err == nil {
+				end.err = fmt.Errorf("%s: the stream ended before the event", o.Name)
+			}
+			return end.result, end.err
+		case <-sending:
+			sending, due = nil, time.After(o.Before)
+		case <-due:
+			waiting = false
 		}
-		return end.result, end.err
-	case <-time.After(o.Before):
 	}
-	begun := time.Now()
+	ordered := time.Now()
 	err := o.Event(running)
 	if err != nil {
 		stop()
 		<-over
 		return trial.Result{}, fmt.Errorf("%s: %w", o.Name, err)
 	}
-	took := time.Since(begun)
+	took := time.Since(ordered)
 	end := <-over
 	if end.err == nil && took >= o.After {
 		end.err = fmt.Errorf("%s took %v, longer than the stream of %v after it: give it more time", o.Name, took, o.After)

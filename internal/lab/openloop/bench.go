@@ -67,6 +67,7 @@ func (r *Rig) Attempt(ctx context.Context, load trial.Load) (trial.Result, error
 	result := trial.Result{Load: load, Started: time.Now()}
 	busy, before := busyTime(), r.deviceHeld()
 	series := r.startSeries(load)
+	trial.Sending(ctx)
 	sent, err := r.send(ctx, load, nil)
 	result.Series = series.stop()
 	if err != nil {

@@ -93,6 +93,7 @@ func (d *Device) Attempt(ctx context.Context, load trial.Load) (trial.Result, er
 		return trial.Result{}, fmt.Errorf("simulated device: a load of %g frames per second for %v: expected a rate (or a device with TesterRate) and a duration or a number of frames",
 			load.Rate, load.Duration)
 	}
+	trial.Sending(ctx)
 	luck := d.luck(rate)
 	result := trial.Result{Load: load, Started: time.Unix(0, 0).UTC().Add(d.now), Device: "simulated"}
 	d.send(&result, rate)

@@ -189,7 +189,7 @@ func (e *Engine) attempt(ctx context.Context, load Load) (Result, error) {
 // ready warms the device up if that has not been done, else lets it settle.
 func (e *Engine) ready(ctx context.Context) error {
 	if !e.warm && e.options.WarmUp > 0 {
-		r, err := e.bench.Attempt(ctx, Load{Rate: e.options.MaxLoad, Duration: e.options.WarmUp})
+		r, err := e.bench.Attempt(OnSending(ctx, nil), Load{Rate: e.options.MaxLoad, Duration: e.options.WarmUp})
 		if err != nil {
 			return fmt.Errorf("warm-up: %w", err)
 		}

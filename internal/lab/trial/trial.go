@@ -33,8 +33,24 @@ type Tester interface {
 
 // Bench is the equipment around a device.
 type Bench interface {
-	// Attempt sends the load once, drains, and reads all counters.
+	// Attempt sends the load once, drains, and reads all counters. It calls Sending(ctx)
+	// when all is prepared and the first frame is about to leave.
 	Attempt(ctx context.Context, load Load) (Result, error)
+}
+
+type sendingKey struct{}
+
+// OnSending returns a context under which Attempt calls f as it begins to send, so
+// that an event can be timed by the stream and not by what a bench prepares before.
+func OnSending(ctx context.Context, f func()) context.Context {
+	return context.WithValue(ctx, sendingKey{}, f)
+}
+
+// Sending is called by a Bench: the first frame is about to leave.
+func Sending(ctx context.Context) {
+	if f, _ := ctx.Value(sendingKey{}).(func()); f != nil {
+		f()
+	}
 }
 
 // Stepper is a Bench that can change its load while it sends, without a pause.

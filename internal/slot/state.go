@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slot
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// StateSize is the length of the boot state: a GRUB environment block at the
+// start of the partition labelled minne-state.
+//
+// GRUB reads and writes it with load_env and save_env, the router with ReadState
+// and WriteState. All that is ever in it fits into its first sector of 512 bytes;
+// the rest is filling. So a write changes one sector, which a power cut leaves
+// either old or new.
+const StateSize = 1024
+
+const (
+	stateHead   = "# GRUB Environment Block\n"
+	stateSector = 512
+)
+
+// State says which slot to boot. A name is "a" or "b", or empty.
+type State struct {
+	Slot   string // the good one, booted when nothing else is said
+	Try    string // booted once: GRUB clears this before it boots it
+	Failed string // the last one that was tried or damaged, and fallen back from
+}
+
+// Other returns the name of the other slot.
+func Other(name string) string {
+	if name == "a" {
+		return "b"
+	}
+	return "a"
+}
+
+// Encode returns the state as its 1024 bytes.
+func (s State) Encode() ([]byte, error) {
+	var text strings.Builder
+	text.WriteString(stateHead)
+	for _, kv := range [][2]string{{"slot", s.Slot}, {"try", s.Try}, {"failed", s.Failed}} {
+		if v := kv[1]; v != "" && v != "a" && v != "b" {
+			return nil, fmt.Errorf("boot state: %s=%q: expected a or b", kv[0], v)
+		}
+		fmt.Fprintf(&text, "%s=%s\n", kv[0], kv[1])
+	}
+	return append([]byte(text.String()), bytes.Repeat([]byte("#"), StateSize-text.Len())...), nil
+}
+
+// ParseState reads a boot state. Words that it does not know are left out: they
+// are lost with the next write.
+func ParseState(block []byte) (State, error) {
+	if len(block) < StateSize || !bytes.HasPrefix(block, []byte(stateHead)) {
+		return State{}, fmt.Errorf("boot state: no %q block of %d bytes", strings.TrimSpace(stateHead), StateSize)
+	}
+	var s State
+	for line := range strings.Lines(string(block[len(stateHead):stateSector])) {
+		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		if value != "a" && value != "b" {
+			continue
+		}
+		switch key {
+		case "slot":
+			s.Slot = value
+		case "try":
+			s.Try = value
+		case "failed":
+			s.Failed = value
+		}
+	}
+	return s, nil
+}
+
+// ReadState reads the boot state from a device or file.
+func ReadState(path string) (State, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return State{}, fmt.Errorf("boot state: %w", err)
+	}
+	defer f.Close()
+	block := make([]byte, StateSize)
+	if _, err := f.ReadAt(block, 0); err != nil {
+		return State{}, fmt.Errorf("boot state: read %s: %w", path, err)
+	}
+	return ParseState(block)
+}
+
+// WriteState writes the boot state to a device or file and waits until the medium has it.
+func WriteState(path string, s State) error {
+	block, err := s.Encode()
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("boot state: %w", err)
+	}
+	if _, err := f.WriteAt(block, 0); err != nil {
+		f.Close()
+		return fmt.Errorf("boot state: write %s: %w", path, err)
+	}
+	if err := f.Sync(); err != nil {
+		f.Close()
+		return fmt.Errorf("boot state: write %s: %w", path, err)
+	}
+	return f.Close()
+}

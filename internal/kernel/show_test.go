@@ -76,6 +76,7 @@ func TestRoutesByPrefix(t *testing.T) {
 
 func TestNeighboursShowState(t *testing.T) {
 	churnLinks(t)
+	listen(t)() // a link that comes up late loses its neighbours
 	shell(t, "ip neigh add 10.0.0.9 lladdr 02:00:00:00:00:09 dev c0; ip neigh add 2001:db8:1::9 lladdr 02:00:00:00:00:0a dev c1 nud stale")
 	list, err := New(slog.New(slog.DiscardHandler)).Neighbours(context.Background())
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"minne/internal/keyfile"
 	"minne/internal/lab/report"
 )
 
@@ -43,11 +44,11 @@ public one in FILE.pub, to give to those who will verify. Both are PEM, which
 OpenSSL reads too. A file that is there is never overwritten.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			key, err := report.NewKey(args[0])
+			key, err := keyfile.New(args[0])
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(a.out, "key %s\n  private  %s      keep it to yourself\n  public   %s.pub  publish it with the fingerprint above\n", report.Fingerprint(key), args[0], args[0])
+			_, err = fmt.Fprintf(a.out, "key %s\n  private  %s      keep it to yourself\n  public   %s.pub  publish it with the fingerprint above\n", keyfile.Fingerprint(key), args[0], args[0])
 			return err
 		},
 	}
@@ -65,7 +66,7 @@ anew from it first. The signature is result.json.sig beside it.`,
 			if keyFile == "" {
 				return usageError{fmt.Errorf("--key is missing: expected the private key that \"minne lab keygen\" made")}
 			}
-			key, err := report.PrivateKey(keyFile)
+			key, err := keyfile.Private(keyFile)
 			if err != nil {
 				return err
 			}
@@ -95,7 +96,7 @@ The exit code is 1 when anything was changed.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			var trusted []report.Trusted
 			for _, file := range keyFiles {
-				key, err := report.PublicKey(file)
+				key, err := keyfile.Public(file)
 				if err != nil {
 					return err
 				}

@@ -5,17 +5,15 @@ package report
 import (
 	"bytes"
 	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/sha256"
-	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"minne/internal/keyfile"
 )
 
 // Signatures. result.json.sig stands beside result.json and is text:
@@ -33,98 +31,13 @@ import (
 // "result" covers the measurement alone, so that result.json can travel with its
 // signature only. "files" binds page and CSV to it. What is signed can't be taken for
 // each other: a result begins with a brace, a list of files with its own name.
-// Keys are PEM, PKCS#8 and PKIX, as OpenSSL writes and reads them.
+// Keys are those of package keyfile.
 
 const (
 	signatureHead = "minne-lab-signature/1"
 	filesHead     = "minne-lab-files/1"
-	smallFile     = 1 << 20 // bytes that a key or a signature may have
+	smallFile     = 1 << 20 // bytes that a signature may have
 )
-
-// Fingerprint names a public key: SHA-256 of its 32 bytes in base64, as OpenSSH does.
-func Fingerprint(key ed25519.PublicKey) string {
-	sum := sha256.Sum256(key)
-	return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
-}
-
-// NewKey makes a key pair: the private key in path, for its owner only, the public one in
-// path.pub. It overwrites neither. It returns the public key.
-func NewKey(path string) (ed25519.PublicKey, error) {
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		return nil, err
-	}
-	open, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := os.Lstat(path + ".pub"); err == nil {
-		return nil, fmt.Errorf("%s.pub is there already: a key is never overwritten; give another name", path)
-	}
-	if err := writeNew(path, &pem.Block{Type: "PRIVATE KEY", Bytes: secret}, 0o600); err != nil {
-		return nil, err
-	}
-	if err := writeNew(path+".pub", &pem.Block{Type: "PUBLIC KEY", Bytes: open}, 0o644); err != nil {
-		return nil, errors.Join(err, os.Remove(path))
-	}
-	return public, nil
-}
-
-func writeNew(path string, block *pem.Block, mode os.FileMode) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("%s is there already: a key is never overwritten; give another name", path)
-	}
-	if err != nil {
-		return fmt.Errorf("key: %w", err)
-	}
-	if err := errors.Join(pem.Encode(f, block), f.Sync(), f.Close()); err != nil {
-		return errors.Join(fmt.Errorf("key: %w", err), os.Remove(path))
-	}
-	return nil
-}
-
-// PrivateKey reads a private key, PKCS#8 in PEM.
-func PrivateKey(path string) (ed25519.PrivateKey, error) {
-	block, err := readPEM(path, "PRIVATE KEY", "the private key that minne lab keygen made")
-	if err != nil {
-		return nil, err
-	}
-	key, err := x509.ParsePKCS8PrivateKey(block)
-	if private, ok := key.(ed25519.PrivateKey); ok && err == nil {
-		return private, nil
-	}
-	return nil, fmt.Errorf("%s: expected an ed25519 private key (PKCS#8)", path)
-}
-
-// PublicKey reads a public key, PKIX in PEM.
-func PublicKey(path string) (ed25519.PublicKey, error) {
-	block, err := readPEM(path, "PUBLIC KEY", "a public key, which minne lab keygen names .pub")
-	if err != nil {
-		return nil, err
-	}
-	key, err := x509.ParsePKIXPublicKey(block)
-	if public, ok := key.(ed25519.PublicKey); ok && err == nil {
-		return public, nil
-	}
-	return nil, fmt.Errorf("%s: expected an ed25519 public key (PKIX)", path)
-}
-
-func readPEM(path, kind, expected string) ([]byte, error) {
-	data, err := bounded(path, smallFile)
-	if err != nil {
-		return nil, fmt.Errorf("key: %w", err)
-	}
-	block, _ := pem.Decode(data)
-	if block == nil || block.Type != kind {
-		return nil, fmt.Errorf("%s: expected %s: PEM with %q", path, expected, kind)
-	}
-	return block.Bytes, nil
-}
 
 // Sign signs a report: a directory, or its result.json. Page and CSV files are made anew from
 // result.json first, so that nothing is signed that says something else. It
@@ -153,9 +66,9 @@ func Sign(path string, key ed25519.PrivateKey) (fingerprint string, files []stri
 	listed := filesHead + "\n" + strings.Join(list, "\n") + "\n"
 	public := key.Public().(ed25519.PublicKey)
 	encode := base64.StdEncoding.EncodeToString
-	text := fmt.Sprintf("%s\nkey %s\npublic %s\nresult %s\nfiles %s\n%s", signatureHead, Fingerprint(public), encode(public), encode(ed25519.Sign(key, data)), encode(ed25519.Sign(key, []byte(listed))), listed)
+	text := fmt.Sprintf("%s\nkey %s\npublic %s\nresult %s\nfiles %s\n%s", signatureHead, keyfile.Fingerprint(public), encode(public), encode(ed25519.Sign(key, data)), encode(ed25519.Sign(key, []byte(listed))), listed)
 	made = append(made, file{SignatureFile, []byte(text)})
-	return Fingerprint(public), append(files, ResultFile), place(filepath.Dir(path), made)
+	return keyfile.Fingerprint(public), append(files, ResultFile), place(filepath.Dir(path), made)
 }
 
 // Signed is what a signature says when it is right.
@@ -194,7 +107,7 @@ func Verify(path string, trusted []Trusted) (*Signed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	out := &Signed{Key: s.public, Fingerprint: Fingerprint(s.public)}
+	out := &Signed{Key: s.public, Fingerprint: keyfile.Fingerprint(s.public)}
 	if i := slices.IndexFunc(trusted, func(t Trusted) bool { return t.Key.Equal(s.public) }); i >= 0 {
 		out.Known = trusted[i].Name
 	} else if len(trusted) > 0 {
@@ -233,7 +146,7 @@ func parseSignature(text []byte) (s signature, err error) {
 		}
 	}
 	s.public, s.result, s.files = fields["public"], fields["result"], fields["files"]
-	if len(s.public) != ed25519.PublicKeySize || lines[1] != "key "+Fingerprint(s.public) {
+	if len(s.public) != ed25519.PublicKeySize || lines[1] != "key "+keyfile.Fingerprint(s.public) {
 		return s, errors.New("the public key is damaged: it does not fit its fingerprint")
 	}
 	return s, nil

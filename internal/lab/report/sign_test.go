@@ -10,70 +10,22 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"minne/internal/keyfile"
 )
 
 // keyPair makes a key in a directory of the test's own.
 func keyPair(t *testing.T) (path string, private ed25519.PrivateKey, public ed25519.PublicKey) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "key")
-	made, err := NewKey(path)
+	public, err := keyfile.New(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if private, err = PrivateKey(path); err != nil {
+	if private, err = keyfile.Private(path); err != nil {
 		t.Fatal(err)
-	}
-	if public, err = PublicKey(path + ".pub"); err != nil {
-		t.Fatal(err)
-	}
-	if !made.Equal(public) || !private.Public().(ed25519.PublicKey).Equal(public) {
-		t.Fatal("the files hold another key than was made")
 	}
 	return path, private, public
-}
-
-func TestNewKey(t *testing.T) {
-	path, _, _ := keyPair(t)
-	s, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.Mode().Perm() != 0o600 {
-		t.Errorf("others may read the private key: mode %o", s.Mode().Perm())
-	}
-	before := content(t, path)
-	if _, err := NewKey(path); err == nil || !strings.Contains(err.Error(), "never overwritten") {
-		t.Errorf("a key was overwritten: %v", err)
-	}
-	if !bytes.Equal(content(t, path), before) {
-		t.Error("the key is another one now")
-	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := NewKey(path); err == nil {
-		t.Error("a public key was overwritten")
-	}
-	if _, err := os.Stat(path); err == nil {
-		t.Error("a refused key left a file")
-	}
-}
-
-func TestKeysAreTold(t *testing.T) {
-	path, _, _ := keyPair(t)
-	if _, err := PrivateKey(path + ".pub"); err == nil || !strings.Contains(err.Error(), "expected the private key") {
-		t.Errorf("a public key was taken for a private one: %v", err)
-	}
-	if _, err := PublicKey(path); err == nil || !strings.Contains(err.Error(), "expected a public key") {
-		t.Errorf("a private key was taken for a public one: %v", err)
-	}
-	junk := filepath.Join(t.TempDir(), "junk")
-	if err := os.WriteFile(junk, []byte("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := PublicKey(junk); err == nil || !strings.Contains(err.Error(), "expected an ed25519 public key") {
-		t.Errorf("junk was taken for a key: %v", err)
-	}
 }
 
 // signed returns the directory of a signed report.
@@ -87,7 +39,7 @@ func signed(t *testing.T, private ed25519.PrivateKey) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fingerprint != Fingerprint(private.Public().(ed25519.PublicKey)) || !slices.Contains(files, ResultFile) || !slices.Contains(files, PageFile) || !slices.Contains(files, "trials.csv") {
+	if fingerprint != keyfile.Fingerprint(private.Public().(ed25519.PublicKey)) || !slices.Contains(files, ResultFile) || !slices.Contains(files, PageFile) || !slices.Contains(files, "trials.csv") {
 		t.Errorf("signed by %s: %q", fingerprint, files)
 	}
 	return dir
@@ -101,7 +53,7 @@ func TestVerify(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Fingerprint != Fingerprint(public) || s.Known != "" || len(s.Absent) != 0 || !slices.Contains(s.Files, "loss.csv") {
+		if s.Fingerprint != keyfile.Fingerprint(public) || s.Known != "" || len(s.Absent) != 0 || !slices.Contains(s.Files, "loss.csv") {
 			t.Errorf("%+v", s)
 		}
 	}
@@ -162,7 +114,7 @@ func TestTampering(t *testing.T) {
 		}, "list of files was changed"},
 		{"fewer files", edit(SignatureFile, PageFile, "nothing.html"), "list of files was changed"},
 		{"key", func(t *testing.T, dir string) {
-			edit(SignatureFile, Fingerprint(private.Public().(ed25519.PublicKey)), Fingerprint(stranger.Public().(ed25519.PublicKey)))(t, dir)
+			edit(SignatureFile, keyfile.Fingerprint(private.Public().(ed25519.PublicKey)), keyfile.Fingerprint(stranger.Public().(ed25519.PublicKey)))(t, dir)
 		}, "public key is damaged"},
 		{"head", edit(SignatureFile, signatureHead, "minne-lab-signature/2"), "not a signature of a lab result that this minne reads"},
 		{"signature of another result", func(t *testing.T, dir string) {

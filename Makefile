@@ -19,7 +19,7 @@ platforms   := amd64 arm64 arm mips mipsle ppc64le riscv64
 procbench_sources := $(wildcard procbench/*.[ch] bpf/*.h bpf/algo/*.h) scripts/procbench.sh
 arch        := $(shell $(GO) env GOARCH 2>/dev/null)
 
-.PHONY: build generate procbench procbench-cross test lint demo bench cross clean
+.PHONY: build generate procbench procbench-cross test lint demo bench deb test-deb cross clean
 
 build: bin/minne
 
@@ -71,6 +71,13 @@ bench: build
 	bin/minne bench policy
 	bin/minne bench flow
 	bin/minne lab headline
+
+deb: generate
+	@sh packaging/deb.sh $(ARGS)
+
+# The roots of both Debians stay in build/deb for the next run.
+test-deb: generate
+	$(GO) test -count=1 -v -timeout 20m -tags debian_roots ./test/deb $(ARGS)
 
 cross: generate
 	@for a in $(platforms); do echo "linux/$$a"; GOARCH=$$a $(GO) build -o /dev/null ./cmd/minne || exit 1; done

@@ -4,7 +4,9 @@ package slot
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 )
@@ -82,30 +84,44 @@ func ReadState(path string) (State, error) {
 		return State{}, fmt.Errorf("boot state: %w", err)
 	}
 	defer f.Close()
+	return LoadState(f)
+}
+
+// LoadState reads the boot state from the start of a partition.
+func LoadState(partition io.ReaderAt) (State, error) {
 	block := make([]byte, StateSize)
-	if _, err := f.ReadAt(block, 0); err != nil {
-		return State{}, fmt.Errorf("boot state: read %s: %w", path, err)
+	if _, err := partition.ReadAt(block, 0); err != nil {
+		return State{}, fmt.Errorf("boot state: %w", err)
 	}
 	return ParseState(block)
 }
 
 // WriteState writes the boot state to a device or file and waits until the medium has it.
 func WriteState(path string, s State) error {
-	block, err := s.Encode()
-	if err != nil {
-		return err
-	}
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return fmt.Errorf("boot state: %w", err)
 	}
-	if _, err := f.WriteAt(block, 0); err != nil {
-		f.Close()
-		return fmt.Errorf("boot state: write %s: %w", path, err)
+	return errors.Join(StoreState(f, s), f.Close())
+}
+
+// Durable is where a boot state can be stored.
+type Durable interface {
+	io.WriterAt
+	Sync() error // returns when the medium has all that was written
+}
+
+// StoreState writes the boot state to the start of a partition and waits until the medium has it.
+func StoreState(partition Durable, s State) error {
+	block, err := s.Encode()
+	if err != nil {
+		return err
 	}
-	if err := f.Sync(); err != nil {
-		f.Close()
-		return fmt.Errorf("boot state: write %s: %w", path, err)
+	if _, err := partition.WriteAt(block, 0); err != nil {
+		return fmt.Errorf("boot state: %w", err)
 	}
-	return f.Close()
+	if err := partition.Sync(); err != nil {
+		return fmt.Errorf("boot state: %w", err)
+	}
+	return nil
 }

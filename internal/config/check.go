@@ -27,7 +27,9 @@ func Check(cfg *Config, secrets Secrets) error {
 	c.secrets = secrets
 	c.system()
 	c.interfaces()
+	c.leasing()
 	c.staticRoutes()
+	c.services()
 	if cfg.Routing.BGP != nil {
 		c.bgp(cfg.Routing.BGP)
 	}

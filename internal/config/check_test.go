@@ -32,6 +32,9 @@ func TestAccepted(t *testing.T) {
 		"stub and nssa":               head + "routing: {ospf: {areas: {0: {interfaces: {lan: {}}}, 1: {type: stub, interfaces: {wan: {}}}, 0.0.0.2: {type: nssa, interfaces: {lo: {passive: true}}}}}}",
 		"OSPFv3 without addresses":    "version: 1\nsystem: {router-id: 192.0.2.1}\ninterfaces: {lan: {}}\nrouting: {ospf3: {areas: {0: {interfaces: {lan: {hello: 1s, dead: 3s, priority: 0}}}}}}",
 		"keys":                        head + "routing: {ospf: {areas: {0: {interfaces: {lan: {auth: {key-id: 1, secret: isp-a}}}}}}, ospf3: {areas: {0: {interfaces: {lan: {auth: {key-id: 1, algorithm: sha256, secret: isp-a}}}}}}}",
+		"address by DHCP":             "version: 1\ninterfaces: {wan: {dhcp: on, dhcp-distance: 5}}\nrouting: {static: [{prefix: 0.0.0.0/0, via: [wan]}]}",
+		"services":                    head + "services: {dhcp: {lan: {pool: 10.0.0.100-10.0.0.199, dns: [10.0.0.1, 9.9.9.9], static: {nas: {mac: \"52:54:00:12:34:56\", address: 10.0.0.100}}}}, router-advertisements: {lan: {prefixes: [\"2001:db8:1::/64\"]}}, dns: {interfaces: [lan], upstream: [127.0.0.53, \"2001:db8::53\"], names: {printer: 10.0.0.7, www.example.com: 10.0.0.8}}, ntp: {servers: [192.0.2.123, pool.ntp.org]}}",
+		"DNS learned by DHCP":         "version: 1\ninterfaces: {wan: {dhcp: on}, lan: {addresses: [10.0.0.1/24]}}\nservices: {dns: {interfaces: [lan]}}",
 		"a network called like a key": "version: 1\ninterfaces: {routing: {}, null-0: {}, on: {}, mtu: {}, _x: {}, 1a: {}}",
 	} {
 		cfg, err := Parse(name, []byte(text))

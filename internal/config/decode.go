@@ -158,16 +158,17 @@ func valueForm(f field) string {
 
 // textForms says how the scalar types are written.
 var textForms = map[reflect.Type]string{
-	addrType:                    addrForm,
-	onOffType:                   "on or off",
-	reflect.TypeFor[ASN]():      asnForm,
-	reflect.TypeFor[AreaID]():   areaForm,
-	reflect.TypeFor[MAC]():      macForm,
-	reflect.TypeFor[Duration](): durationForm,
-	reflect.TypeFor[Rate]():     rateForm,
-	reflect.TypeFor[Prefix]():   prefixForm,
-	reflect.TypeFor[Address]():  addressForm,
-	reflect.TypeFor[NextHop]():  nextHopForm,
+	addrType:                        addrForm,
+	onOffType:                       "on or off",
+	reflect.TypeFor[ASN]():          asnForm,
+	reflect.TypeFor[AreaID]():       areaForm,
+	reflect.TypeFor[MAC]():          macForm,
+	reflect.TypeFor[Duration]():     durationForm,
+	reflect.TypeFor[Rate]():         rateForm,
+	reflect.TypeFor[Prefix]():       prefixForm,
+	reflect.TypeFor[Address]():      addressForm,
+	reflect.TypeFor[NextHop]():      nextHopForm,
+	reflect.TypeFor[AddressRange](): rangeForm,
 }
 
 // scalar decodes a single value.

@@ -38,16 +38,17 @@ func JSONSchema() []byte {
 // scalarSchemas are the types with a text form. Numbers are allowed where YAML
 // makes one of the text before the schema sees it.
 var scalarSchemas = map[reflect.Type]object{
-	reflect.TypeFor[netip.Addr](): {"type": "string", "pattern": `^[0-9A-Fa-f.:]+$`, "description": addrForm},
-	reflect.TypeFor[ASN]():        {"type": []string{"integer", "number", "string"}, "minimum": 1, "maximum": uint32(math.MaxUint32 - 1), "pattern": `^[0-9]+(\.[0-9]+)?$`, "description": asnForm},
-	reflect.TypeFor[AreaID]():     {"type": []string{"integer", "string"}, "minimum": 0, "maximum": uint32(math.MaxUint32), "pattern": `^([0-9]+|([0-9]+\.){3}[0-9]+)$`, "description": areaForm},
-	reflect.TypeFor[MAC]():        {"type": "string", "pattern": `^[0-9A-Fa-f]{2}([:-][0-9A-Fa-f]{2}){5}$`, "description": macForm},
-	reflect.TypeFor[Duration]():   {"type": "string", "pattern": `^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$`, "minLength": 2, "description": durationForm},
-	reflect.TypeFor[Rate]():       {"type": "string", "pattern": `^[0-9]+(\.[0-9]{1,3})? *[kKmMgGtT]?[bB][iI][tT]$`, "description": rateForm},
-	reflect.TypeFor[Prefix]():     {"type": "string", "pattern": `^[0-9A-Fa-f.:]+/[0-9]{1,3}$`, "description": prefixForm},
-	reflect.TypeFor[Address]():    {"type": "string", "pattern": `^[0-9A-Fa-f.:]+/[0-9]{1,3}$`, "description": addressForm},
-	reflect.TypeFor[NextHop]():    {"type": "string", "minLength": 1, "description": nextHopForm},
-	reflect.TypeFor[OnOff]():      {"enum": []any{"on", "off", true, false}},
+	reflect.TypeFor[netip.Addr]():   {"type": "string", "pattern": `^[0-9A-Fa-f.:]+$`, "description": addrForm},
+	reflect.TypeFor[ASN]():          {"type": []string{"integer", "number", "string"}, "minimum": 1, "maximum": uint32(math.MaxUint32 - 1), "pattern": `^[0-9]+(\.[0-9]+)?$`, "description": asnForm},
+	reflect.TypeFor[AreaID]():       {"type": []string{"integer", "string"}, "minimum": 0, "maximum": uint32(math.MaxUint32), "pattern": `^([0-9]+|([0-9]+\.){3}[0-9]+)$`, "description": areaForm},
+	reflect.TypeFor[MAC]():          {"type": "string", "pattern": `^[0-9A-Fa-f]{2}([:-][0-9A-Fa-f]{2}){5}$`, "description": macForm},
+	reflect.TypeFor[Duration]():     {"type": "string", "pattern": `^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$`, "minLength": 2, "description": durationForm},
+	reflect.TypeFor[Rate]():         {"type": "string", "pattern": `^[0-9]+(\.[0-9]{1,3})? *[kKmMgGtT]?[bB][iI][tT]$`, "description": rateForm},
+	reflect.TypeFor[Prefix]():       {"type": "string", "pattern": `^[0-9A-Fa-f.:]+/[0-9]{1,3}$`, "description": prefixForm},
+	reflect.TypeFor[Address]():      {"type": "string", "pattern": `^[0-9A-Fa-f.:]+/[0-9]{1,3}$`, "description": addressForm},
+	reflect.TypeFor[NextHop]():      {"type": "string", "minLength": 1, "description": nextHopForm},
+	reflect.TypeFor[AddressRange](): {"type": "string", "pattern": `^[0-9A-Fa-f.:]+ *- *[0-9A-Fa-f.:]+$`, "description": rangeForm},
+	reflect.TypeFor[OnOff]():        {"enum": []any{"on", "off", true, false}},
 }
 
 // sectionSchema returns the schema of a section and adds those inside to defs.
@@ -156,6 +157,8 @@ func typeWords(t reflect.Type, f field) string {
 		return "prefix"
 	case t == reflect.TypeFor[NextHop]():
 		return "next hop"
+	case t == reflect.TypeFor[AddressRange]():
+		return "range of addresses"
 	case t == reflect.TypeFor[MAC]():
 		return "MAC address"
 	case t == reflect.TypeFor[Duration]():
@@ -164,6 +167,8 @@ func typeWords(t reflect.Type, f field) string {
 		return "speed"
 	case t.Kind() == reflect.Struct:
 		return "section"
+	case t.Kind() == reflect.Map && isText(t.Elem()):
+		return typeWords(t.Elem(), f) + " for each " + placeholder(t.Key())
 	case t.Kind() == reflect.Map:
 		return "a section for each " + placeholder(t.Key())
 	case len(f.words) > 0:

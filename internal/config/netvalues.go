@@ -117,6 +117,42 @@ func (a *Address) UnmarshalText(b []byte) error {
 	return nil
 }
 
+const rangeForm = "the first and the last address as 192.0.2.100-192.0.2.199"
+
+// UnmarshalText reads two addresses with a dash between.
+func (r *AddressRange) UnmarshalText(b []byte) error {
+	text := string(b)
+	from, to, ok := strings.Cut(text, "-")
+	first, err := parseAddr(strings.TrimSpace(from))
+	if err == nil && ok {
+		var last netip.Addr
+		if last, err = parseAddr(strings.TrimSpace(to)); err == nil {
+			if first.Is4() != last.Is4() || last.Less(first) {
+				return &wrongValue{fmt.Sprintf("%s does not come before %s", first, last), rangeForm, ""}
+			}
+			*r = AddressRange{first, last}
+			return nil
+		}
+	}
+	return &wrongValue{fmt.Sprintf("%q is no range of addresses", text), rangeForm, ""}
+}
+
+// Contains says whether an address lies in the range.
+func (r AddressRange) Contains(a netip.Addr) bool {
+	return r.First.Compare(a) <= 0 && a.Compare(r.Last) <= 0
+}
+
+// String returns first-last, or "" for the zero value.
+func (r AddressRange) String() string {
+	if !r.First.IsValid() {
+		return ""
+	}
+	return r.First.String() + "-" + r.Last.String()
+}
+
+// MarshalText returns the String form.
+func (r AddressRange) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
 const nextHopForm = "an address (198.51.100.1), an address on an interface (fe80::1%lan) or an interface (lan)"
 
 // UnmarshalText reads addr, addr%interface or interface. Text that could only be

@@ -36,6 +36,7 @@ the file by [minne.schema.json](minne.schema.json).
 | address/length | an address with the length of its network: 192.0.2.1/24, 2001:db8::1/64 |
 | prefix | a network without host bits: 192.0.2.0/24, 2001:db8::/32 |
 | next hop | an address, an address on an interface, or an interface: 198.51.100.1, fe80::1%lan, lan |
+| range of addresses | its first and last address: 192.0.2.100-192.0.2.199 |
 | MAC address | 52:54:00:12:34:56, also with dashes |
 | AS number | 64500, or asdot 1.10 (RFC 5396) |
 | time | with units from d, h, m, s, ms: 300ms, 90s, 1h30m |

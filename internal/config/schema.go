@@ -22,6 +22,7 @@ type Config struct {
 	NAT        []NAT                 `yaml:"nat" json:"nat,omitempty" doc:"Translation of addresses; the first that matches a connection holds." ordered:"true"`
 	Limits     []SourceLimit         `yaml:"limits" json:"limits,omitempty" doc:"How much each host of a zone may use, so that one does not hurt the others."`
 	Routing    Routing               `yaml:"routing" json:"routing" doc:"Static routes and routing protocols."`
+	Services   Services              `yaml:"services" json:"services,omitzero" doc:"What the router does for its neighbours: addresses, names, time; and how to log in."`
 	FastPath   FastPath              `yaml:"fast-path" json:"fast-path" doc:"The XDP fast path."`
 
 	source *source // where everything stands, for messages; nil when built by a program
@@ -32,19 +33,22 @@ type System struct {
 	Hostname      string        `yaml:"hostname" json:"hostname,omitempty" doc:"Host name, one label or a full domain name." example:"border1"`
 	RouterID      netip.Addr    `yaml:"router-id" json:"router-id,omitzero" doc:"Router id of BGP and OSPF: an IPv4 address. Needed when a routing protocol is configured." example:"192.0.2.1"`
 	SysctlProfile SysctlProfile `yaml:"sysctl-profile" json:"sysctl-profile,omitempty" doc:"Kernel settings: router for ordinary machines, small for 64 to 256 MB of memory, server for tables and neighbours of a big network." default:"router" enum:"router,small,server"`
+	Admin         Admin         `yaml:"admin" json:"admin,omitzero" doc:"The user admin, who looks after the router."`
 }
 
 // Interface is one port, VLAN or loopback of the router.
 type Interface struct {
-	Match       *Match    `yaml:"match" json:"match,omitempty" doc:"How to find the kernel's link. Without it the link already has the interface's name."`
-	VLAN        *VLAN     `yaml:"vlan" json:"vlan,omitempty" doc:"Makes this interface a VLAN on another one."`
-	Description string    `yaml:"description" json:"description,omitempty" doc:"Free text of at most 200 characters." example:"fibre to ISP A"`
-	Addresses   []Address `yaml:"addresses" json:"addresses,omitempty" doc:"Addresses with prefix length." ordered:"true" example:"192.0.2.1/24"`
-	MTU         int       `yaml:"mtu" json:"mtu,omitempty" doc:"Largest packet in bytes, without the Ethernet header. Absent: the driver's. 1280 is the least with IPv6." min:"68" max:"65535"`
-	Zone        string    `yaml:"zone" json:"zone,omitempty" doc:"Zone of the firewall that the interface belongs to. Once one interface has a zone, packets of those without are dropped." example:"lan"`
-	AntiSpoof   AntiSpoof `yaml:"anti-spoof" json:"anti-spoof,omitempty" doc:"Check of source addresses (RFC 3704): strict wants the route back through this interface, loose any route." default:"off" enum:"strict,loose,off"`
-	FastPath    *OnOff    `yaml:"fast-path" json:"fast-path,omitempty" doc:"Whether packets that arrive here may take the fast path." default:"on" enum:"on,off"`
-	Disabled    bool      `yaml:"disabled" json:"disabled,omitempty" doc:"Keeps the link down." default:"false"`
+	Match        *Match    `yaml:"match" json:"match,omitempty" doc:"How to find the kernel's link. Without it the link already has the interface's name."`
+	VLAN         *VLAN     `yaml:"vlan" json:"vlan,omitempty" doc:"Makes this interface a VLAN on another one."`
+	Description  string    `yaml:"description" json:"description,omitempty" doc:"Free text of at most 200 characters." example:"fibre to ISP A"`
+	Addresses    []Address `yaml:"addresses" json:"addresses,omitempty" doc:"Addresses with prefix length." ordered:"true" example:"192.0.2.1/24"`
+	DHCP         *OnOff    `yaml:"dhcp" json:"dhcp,omitempty" doc:"Asks the network's DHCP server for an IPv4 address, a default route and DNS servers." default:"off" enum:"on,off"`
+	DHCPDistance int       `yaml:"dhcp-distance" json:"dhcp-distance,omitempty" doc:"Administrative distance of the routes that the DHCP server tells: by default routes of every protocol and of the operator are preferred." default:"210" min:"1" max:"253"`
+	MTU          int       `yaml:"mtu" json:"mtu,omitempty" doc:"Largest packet in bytes, without the Ethernet header. Absent: the driver's. 1280 is the least with IPv6." min:"68" max:"65535"`
+	Zone         string    `yaml:"zone" json:"zone,omitempty" doc:"Zone of the firewall that the interface belongs to. Once one interface has a zone, packets of those without are dropped." example:"lan"`
+	AntiSpoof    AntiSpoof `yaml:"anti-spoof" json:"anti-spoof,omitempty" doc:"Check of source addresses (RFC 3704): strict wants the route back through this interface, loose any route." default:"off" enum:"strict,loose,off"`
+	FastPath     *OnOff    `yaml:"fast-path" json:"fast-path,omitempty" doc:"Whether packets that arrive here may take the fast path." default:"on" enum:"on,off"`
+	Disabled     bool      `yaml:"disabled" json:"disabled,omitempty" doc:"Keeps the link down." default:"false"`
 }
 
 // Match finds a link by exactly one property.

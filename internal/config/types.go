@@ -38,6 +38,9 @@ type NextHop struct {
 	Interface string     // "" when the connected networks tell
 }
 
+// AddressRange is addresses from First to Last, both included.
+type AddressRange struct{ First, Last netip.Addr }
+
 // OnOff is a switch, written on or off.
 type OnOff bool
 

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// leasing checks the interfaces that ask a DHCP server for their address.
+func (c *checker) leasing() {
+	for _, name := range sortedKeys(c.cfg.Interfaces) {
+		i, path := c.cfg.Interfaces[name], joinPath("interfaces", name)
+		switch on := i.DHCP.Or(false); {
+		case on && name == loopback:
+			c.refuse(path+".dhcp", "nobody gives addresses on lo", "dhcp on a port or VLAN", "")
+		case !on && i.DHCPDistance != 0:
+			c.refuse(path+".dhcp-distance", "dhcp-distance without dhcp: on", "both or neither", "")
+		case on && c.sameDefault(Distance(i)):
+			c.refuse(path+".dhcp", fmt.Sprintf("a static default route has the distance %d too", Distance(i)), "another dhcp-distance", "")
+		}
+	}
+}
+
+// defaultLeaseDistance lets every protocol and what the operator wrote win over a DHCP server.
+const defaultLeaseDistance = 210
+
+// Distance is the administrative distance of the routes that an interface's DHCP server tells.
+func Distance(i *Interface) int {
+	if i.DHCPDistance != 0 {
+		return i.DHCPDistance
+	}
+	return defaultLeaseDistance
+}
+
+func (c *checker) sameDefault(distance int) bool {
+	return slices.ContainsFunc(c.cfg.Routing.Static, func(r StaticRoute) bool {
+		return r.Prefix.Prefix == netip.PrefixFrom(netip.IPv4Unspecified(), 0) && max(r.Distance, 1) == distance
+	})
+}
+
+func (c *checker) services() {
+	c.admin()
+	s := c.cfg.Services
+	hosts := map[string]string{} // name of a host → where it stands
+	macs := map[MAC]string{}
+	for _, name := range sortedKeys(s.DHCP) {
+		path := joinPath("services.dhcp", name)
+		if d := s.DHCP[name]; d != nil && c.serves(path, name, "DHCP server") {
+			c.dhcpServer(path, name, d, hosts, macs)
+		}
+	}
+	for _, name := range sortedKeys(s.RouterAdvertisements) {
+		path := joinPath("services.router-advertisements", name)
+		if r := s.RouterAdvertisements[name]; r != nil && c.serves(path, name, "router advertisements") {
+			c.advertisement(path, name, r)
+		}
+	}
+	if s.DNS != nil {
+		c.dns(s.DNS, hosts)
+	}
+	if s.NTP != nil {
+		c.ntp(s.NTP)
+	}
+	if s.SSH != nil {
+		c.ssh(s.SSH)
+	}
+}
+
+// serves refuses an interface that can't have a service: that has no address of its own, or is the
+// way to the network that gives us one, whose hosts are strangers.
+func (c *checker) serves(path, name, what string) bool {
+	if !c.interfaceExists(path, name) {
+		return false
+	}
+	i := c.cfg.Interfaces[name]
+	switch {
+	case name == loopback:
+		c.refuse(path, "nobody else is on lo", "a port or VLAN", "")
+	case i.DHCP.Or(false):
+		c.refuse(path, fmt.Sprintf("%s gets its address from a DHCP server: its neighbours are not ours to serve (%s)", name, what),
+			"an interface with addresses of its own", "")
+	case len(i.Addresses) == 0:
+		c.refuse(path, fmt.Sprintf("%s has no address for the %s", name, what), "addresses: under interfaces."+name, "")
+	default:
+		return true
+	}
+	return false
+}
+
+// servesAll checks a list of interfaces.
+func (c *checker) servesAll(path string, list []string, what string) {
+	for i, name := range list {
+		c.serves(indexPath(path, i), name, what)
+	}
+	once(c, path, list, func(s string) string { return s })
+}
+
+// networkOf returns the network of an interface that contains an address, and the interface's
+// address in it.
+func (c *checker) networkOf(name string, a netip.Addr) (netip.Prefix, bool) {
+	return NetworkOf(c.cfg.Interfaces[name], a)
+}
+
+// NetworkOf returns the interface's address, with its length, whose network contains an address.
+func NetworkOf(i *Interface, a netip.Addr) (netip.Prefix, bool) {
+	if i == nil {
+		return netip.Prefix{}, false
+	}
+	for _, own := range i.Addresses {
+		if own.Contains(a) {
+			return own.Prefix, true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+// ownNetworks names an interface's networks of a family for a message.
+func (c *checker) ownNetworks(name string, four bool) string {
+	var list []string
+	for _, a := range c.cfg.Interfaces[name].Addresses {
+		if a.Addr().Is4() == four {
+			list = append(list, a.Masked().String())
+		}
+	}
+	if len(list) == 0 {
+		return "an IPv4 address under interfaces." + name + " first"
+	}
+	return "addresses in " + strings.Join(list, " or ") + " of " + name
+}
+
+func (c *checker) dhcpServer(path, name string, d *DHCPServer, hosts map[string]string, macs map[MAC]string) {
+	own, ok := c.networkOf(name, d.Pool.First)
+	switch {
+	case !d.Pool.First.Is4():
+		c.refuse(path+".pool", "DHCP gives IPv4 addresses only", "a range of IPv4 addresses; for IPv6 there are router-advertisements", "")
+	case !ok || !own.Contains(d.Pool.Last):
+		c.refuse(path+".pool", fmt.Sprintf("%s does not lie in a network of %s", d.Pool, name), c.ownNetworks(name, true), "")
+	case d.Pool.Contains(own.Addr()):
+		c.refuse(path+".pool", fmt.Sprintf("the router's own address %s lies in the pool", own.Addr()), "a range without it", "")
+	case edge(netip.PrefixFrom(d.Pool.First, own.Bits())) != "" || edge(netip.PrefixFrom(d.Pool.Last, own.Bits())) != "":
+		c.refuse(path+".pool", fmt.Sprintf("the first or the last address of %s is no host's", own.Masked()), "a range without them", "")
+	}
+	c.seconds(path+".lease-time", d.LeaseTime, 120, int((365*24*time.Hour)/time.Second))
+	if d.Router.IsValid() && !own.Contains(d.Router) {
+		c.refuse(path+".router", fmt.Sprintf("hosts of %s can't reach %s directly", name, d.Router), c.ownNetworks(name, true), "")
+	}
+	for i, a := range d.DNS {
+		if !a.Is4() {
+			c.refuse(indexPath(path+".dns", i), "DHCP tells IPv4 addresses only", "an IPv4 address", "")
+		}
+	}
+	addresses := map[netip.Addr]string{}
+	for _, host := range sortedKeys(d.Static) {
+		at := joinPath(path+".static", host)
+		c.hostLabel(at, host)
+		s := d.Static[host]
+		if s == nil {
+			continue
+		}
+		if other, taken := hosts[host]; taken {
+			c.refuse(at, fmt.Sprintf("the name %s stands in %s already", host, other), "each name once", "")
+		}
+		if other, taken := macs[s.MAC]; taken {
+			c.refuse(at+".mac", fmt.Sprintf("%s has this MAC address already", other), "each MAC address once", "")
+		}
+		if other, taken := addresses[s.Address]; taken {
+			c.refuse(at+".address", fmt.Sprintf("%s has this address already", other), "each address once", "")
+		}
+		if !own.Contains(s.Address) || !s.Address.Is4() {
+			c.refuse(at+".address", fmt.Sprintf("%s does not lie in a network of %s", s.Address, name), c.ownNetworks(name, true), "")
+		} else if s.Address == own.Addr() || edge(netip.PrefixFrom(s.Address, own.Bits())) != "" {
+			c.refuse(at+".address", fmt.Sprintf("%s can't be a host's: it is the router's, or an edge of the network", s.Address), "another address", "")
+		}
+		hosts[host], macs[s.MAC], addresses[s.Address] = at, host, host
+	}
+}
+
+func (c *checker) advertisement(path, name string, r *RouterAdvertisement) {
+	if len(r.Prefixes) == 0 {
+		c.refuse(path+".prefixes", "no prefix is told", "a network of length 64 of "+name, "")
+	}
+	once(c, path+".prefixes", r.Prefixes, func(p Prefix) string { return p.String() })
+	for i, p := range r.Prefixes {
+		at := indexPath(path+".prefixes", i)
+		_, ok := c.networkOf(name, p.Addr())
+		own := slices.ContainsFunc(c.cfg.Interfaces[name].Addresses, func(a Address) bool { return a.Masked() == p.Prefix })
+		switch {
+		case !p.Addr().Is6():
+			c.refuse(at, "router advertisements are IPv6", "an IPv6 network of length 64", "")
+		case p.Bits() != 64:
+			c.refuse(at, fmt.Sprintf("hosts can't make themselves addresses in a network of length %d", p.Bits()), "a network of length 64 (RFC 4862)", "")
+		case !ok || !own:
+			c.refuse(at, fmt.Sprintf("%s has no address in %s", name, p), "an address of that network with length 64 under interfaces."+name, "")
+		}
+	}
+	c.seconds(path+".lifetime", r.Lifetime, 120, int((30*24*time.Hour)/time.Second))
+}
+
+// hostLabel refuses what is no name of a host without domain.
+func (c *checker) hostLabel(path, name string) {
+	if len(name) > 63 || strings.Contains(name, ".") || !hostname.MatchString(name) {
+		c.refuse(path, fmt.Sprintf("%q is no name of a host", abridge(name)), "letters, digits and dashes", nearestHostname(strings.ReplaceAll(name, ".", "-")))
+	}
+}
+
+func (c *checker) dns(d *DNSForwarder, hosts map[string]string) {
+	const path = "services.dns"
+	if len(d.Interfaces) == 0 {
+		c.refuse(path+".interfaces", "nobody may ask", "the interfaces whose hosts may, or no services.dns", "")
+	}
+	c.servesAll(path+".interfaces", d.Interfaces, "DNS server")
+	if len(d.Upstream) == 0 && !c.leases() {
+		c.refuse(path+".upstream", "there is nobody to ask: no upstream, and no interface with dhcp: on that would learn one", "upstream: [ADDRESS, …]", "")
+	}
+	once(c, path+".upstream", d.Upstream, netip.Addr.String)
+	for i, a := range d.Upstream {
+		if _, own := c.owner(a); own || notUnicast(a) != "" && !a.IsLoopback() {
+			c.refuse(indexPath(path+".upstream", i), fmt.Sprintf("%s is no other server", a), "the address of a DNS server", "")
+		}
+	}
+	if d.Domain != "" && !hostname.MatchString(d.Domain) {
+		c.refuse(path+".domain", fmt.Sprintf("%q is no domain", abridge(d.Domain)), "labels with dots between, as home.arpa", nearestHostname(d.Domain))
+	}
+	for _, name := range sortedKeys(d.Names) {
+		at := joinPath(path+".names", name)
+		if len(name) > 253 || !hostname.MatchString(name) {
+			c.refuse(at, fmt.Sprintf("%q is no name", abridge(name)), "labels of letters, digits and dashes with dots between", nearestHostname(name))
+		}
+		if other, taken := hosts[name]; taken {
+			c.refuse(at, fmt.Sprintf("the name %s stands in %s already", name, other), "each name once", "")
+		}
+	}
+}
+
+// leases says whether some interface learns from a DHCP server.
+func (c *checker) leases() bool {
+	for _, i := range c.cfg.Interfaces {
+		if i.DHCP.Or(false) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *checker) ntp(n *NTP) {
+	const path = "services.ntp"
+	if len(n.Servers) == 0 {
+		c.refuse(path+".servers", "there is nobody to ask for the time", "servers: [2.debian.pool.ntp.org]", "")
+	}
+	once(c, path+".servers", n.Servers, func(s string) string { return s })
+	for i, s := range n.Servers {
+		if _, err := netip.ParseAddr(s); err != nil && (len(s) > 253 || !hostname.MatchString(s)) {
+			c.refuse(indexPath(path+".servers", i), fmt.Sprintf("%q is neither a name nor an address", abridge(s)), "as 2.debian.pool.ntp.org or 192.0.2.123", "")
+		}
+	}
+	c.servesAll(path+".interfaces", n.Interfaces, "NTP server")
+}
+
+func (c *checker) ssh(s *SSH) {
+	const path = "services.ssh"
+	if len(s.Interfaces) == 0 {
+		c.refuse(path+".interfaces", "nobody may log in", "the interfaces on which logins are taken, or no services.ssh", "")
+	}
+	c.servesAll(path+".interfaces", s.Interfaces, "SSH server")
+	admin := c.cfg.System.Admin
+	switch {
+	case !s.Passwords.Or(false) && len(admin.SSHKeys) == 0:
+		c.refuse(path, "there is no key that could log in", "system.admin.ssh-keys, or passwords: on", "")
+	case s.Passwords.Or(false) && admin.Password == "" && len(admin.SSHKeys) == 0:
+		c.refuse(path+".passwords", "admin has no password that could log in", "system.admin.password, or system.admin.ssh-keys", "")
+	}
+}
+
+// hashForm is a password's hash as crypt(5) writes it, of the kinds that are not broken.
+var hashForm = regexp.MustCompile(`^\$(5|6|y|gy|2b|7)\$[./A-Za-z0-9$=,]{8,200}$`)
+
+func (c *checker) admin() {
+	a := c.cfg.System.Admin
+	if a.Password != "" {
+		const path = "system.admin.password"
+		if hash, ok := c.secretExists(path, a.Password); ok && !c.secrets.unknown && !hashForm.MatchString(hash) {
+			c.refuse(path, "the secret is no hash of a password", "what `busybox mkpasswd -m sha512` prints, beginning with $6$", "")
+		}
+	}
+	once(c, "system.admin.ssh-keys", a.SSHKeys, func(string) string { return "the key" })
+	for i, key := range a.SSHKeys {
+		if why := notSSHKey(key); why != "" {
+			c.refuse(indexPath("system.admin.ssh-keys", i), why, "a line as in id_ed25519.pub: ssh-ed25519 AAAA… name", "")
+		}
+	}
+}
+
+// sshKeyKinds are the kinds of keys that sshd takes by default.
+var sshKeyKinds = []string{"ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521",
+	"sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com"}
+
+// notSSHKey says why a text is no public key for authorized_keys(5), or "". A private key pasted by
+// mistake is not repeated.
+func notSSHKey(text string) string {
+	if strings.Contains(text, "PRIVATE KEY") {
+		return "this is a private key: it belongs to nobody but its owner"
+	}
+	words := strings.Fields(text)
+	if len(words) < 2 || !slices.Contains(sshKeyKinds, words[0]) {
+		return fmt.Sprintf("%q is no public key", abridge(text))
+	}
+	blob, err := base64.StdEncoding.DecodeString(words[1])
+	if err != nil || len(blob) < 4 {
+		return "the key is cut off or mistyped"
+	}
+	n := int(binary.BigEndian.Uint32(blob)) // RFC 4253 section 6.6: the kind again, with its length
+	if n != len(words[0]) || len(blob) < 4+n+16 || string(blob[4:4+n]) != words[0] {
+		return "the key is cut off or mistyped"
+	}
+	return ""
+}
+
+// CheckSSHKey says what is wrong with a public key, for those who ask for one.
+func CheckSSHKey(text string) error {
+	if why := notSSHKey(text); why != "" {
+		return fmt.Errorf("%s; expected a line as in id_ed25519.pub", why)
+	}
+	return nil
+}

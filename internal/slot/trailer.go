@@ -159,3 +159,11 @@ func (t Trailer) CheckPayload(r io.Reader) error {
 	}
 	return nil
 }
+
+// Raw returns the trailer as its 4096 bytes.
+func (t Trailer) Raw() []byte {
+	signature := base64.StdEncoding.EncodeToString(t.signature)
+	raw := make([]byte, TrailerSize)
+	copy(raw, fmt.Sprintf("%s\n%s\n%s\n", magic, t.line, signature))
+	return raw
+}

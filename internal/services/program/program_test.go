@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package program
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"minne/internal/plan"
+)
+
+// sleeper is a program that serves once it has written its pid.
+func sleeper(dir, text string) Desired {
+	return Desired{
+		Object: "sleeper", Facts: []string{"sleeps"},
+		Argv:  []string{"sh", "-c", `echo $$ >"$0/pid"; trap "exit 0" TERM; while :; do sleep 0.05; done`, dir + "/"},
+		Files: map[string]string{"conf": text},
+		Check: []string{"sh", "-c", `! grep -q wrong "$0"`, dir + "/conf"},
+	}
+}
+
+func newProgram(t *testing.T, runDir string) *Program {
+	p := New(runDir, "sleeper", slog.New(slog.NewTextHandler(t.Output(), nil)))
+	t.Cleanup(func() {
+		if err := p.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func wantPlan(t *testing.T, p *Program, d Desired, want ...plan.Action) {
+	t.Helper()
+	changes, err := p.Plan(t.Context(), d)
+	if err != nil || len(changes) != len(want) || len(want) > 0 && changes[0].Action != want[0] {
+		t.Errorf("plan: %v, %v; want %v", changes, err, want)
+	}
+}
+
+func eventually(t *testing.T, what string, happened func() bool) {
+	t.Helper()
+	for range 400 {
+		if happened() {
+			return
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	t.Fatal(what, "did not happen")
+}
+
+func TestLife(t *testing.T) {
+	runDir := t.TempDir()
+	p := newProgram(t, runDir)
+	d := sleeper(p.Dir(), "a")
+	wantPlan(t, p, Desired{})
+	wantPlan(t, p, d, plan.Add)
+	if err := p.Apply(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	first := p.State()
+	if !first.Running || first.Starts != 1 {
+		t.Fatalf("%+v", first)
+	}
+	wantPlan(t, p, d)
+	if err := p.Apply(t.Context(), d); err != nil || p.State().PID != first.PID {
+		t.Errorf("the same again: %v, %+v", err, p.State())
+	}
+
+	// A configuration that the program refuses leaves the one that runs.
+	if err := p.Apply(t.Context(), sleeper(p.Dir(), "wrong")); err == nil || !strings.Contains(err.Error(), "refuses") {
+		t.Errorf("wrong configuration: %v", err)
+	}
+	if s := p.State(); s.PID != first.PID {
+		t.Errorf("after a refused configuration: %+v", s)
+	}
+	changed := sleeper(p.Dir(), "b")
+	wantPlan(t, p, changed, plan.Modify)
+	if err := p.Apply(t.Context(), changed); err != nil || p.State().PID == first.PID {
+		t.Errorf("changed: %v, %+v", err, p.State())
+	}
+
+	// A new daemon goes on with it.
+	heir := newProgram(t, runDir)
+	wantPlan(t, heir, changed)
+	if err := heir.Apply(t.Context(), changed); err != nil || heir.State().PID != p.State().PID || heir.State().Starts != 0 {
+		t.Errorf("adopted: %v, %+v", err, heir.State())
+	}
+	wantPlan(t, heir, Desired{}, plan.Remove)
+	if err := heir.Apply(t.Context(), Desired{}); err != nil || heir.State().Running {
+		t.Errorf("removed: %v, %+v", err, heir.State())
+	}
+	if _, err := os.Stat(filepath.Join(runDir, "services")); !os.IsNotExist(err) {
+		t.Errorf("left behind: %v", err)
+	}
+}
+
+func TestRestart(t *testing.T) {
+	p := newProgram(t, t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- p.Run(ctx) }()
+	if err := p.Apply(ctx, sleeper(p.Dir(), "a")); err != nil {
+		t.Fatal(err)
+	}
+	first := p.State().PID
+	if err := p.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a new start", func() bool { s := p.State(); return s.Running && s.PID != first })
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if !p.State().Running {
+		t.Error("it ended with the task")
+	}
+}
+
+func TestEndsAtOnce(t *testing.T) {
+	p := newProgram(t, t.TempDir())
+	d := sleeper(p.Dir(), "a")
+	d.Argv = []string{"sh", "-c", `echo "port in use" >&2; exit 1`, p.Dir() + "/"}
+	if err := p.Apply(t.Context(), d); err == nil || !strings.Contains(err.Error(), "port in use") {
+		t.Errorf("%v", err)
+	}
+	if s := p.State(); s.Running || !strings.Contains(s.Error, "ended at once") {
+		t.Errorf("%+v", s)
+	}
+	d.Argv = []string{"/no/such/program", p.Dir() + "/"}
+	if err := p.Apply(t.Context(), d); err == nil || !strings.Contains(err.Error(), "is its package installed?") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A stranger with the number that a pid file names is left alone.
+func TestStranger(t *testing.T) {
+	p := newProgram(t, t.TempDir())
+	if err := os.MkdirAll(p.Dir(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"1\n", "", "nonsense", "999999999", "2"} {
+		if err := os.WriteFile(filepath.Join(p.Dir(), "pid"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := p.find(); found != nil || err != nil {
+			t.Errorf("%q: %v, %v", text, found, err)
+		}
+	}
+}

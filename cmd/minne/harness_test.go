@@ -338,11 +338,10 @@ func (b *box) wantWhole(revision int) {
 // eventually waits for what happens by itself.
 func eventually(t *testing.T, what string, happened func() bool) {
 	t.Helper()
-	for range 200 {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if happened() {
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 	t.Fatalf("%s: did not happen", what)
 }

@@ -83,7 +83,7 @@ func (h heard) want(t *testing.T, words string) {
 		if got != words {
 			t.Errorf("heard %q, want %q", got, words)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Errorf("heard nothing, want %q", words)
 	}
 }
@@ -115,7 +115,7 @@ func TestListener(t *testing.T) {
 			if strings.HasPrefix(got, "web +[] -[]") {
 				t.Errorf("heard %q", got)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("nothing was heard when an element's time was up")
 		}
 	}

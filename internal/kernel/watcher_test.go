@@ -188,7 +188,7 @@ func difference(stream, dump state) []string {
 func agree(t testing.TB, m *model) {
 	t.Helper()
 	var left []string
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		told, settled := m.snapshot()
 		if !settled {
 			continue

@@ -216,7 +216,7 @@ func startDaemon(t *testing.T, bin, dir string) {
 		forget(t)
 	})
 	const socket = "/run/minne/control.sock"
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if _, err := os.Stat(socket); err == nil {
 			return
 		}

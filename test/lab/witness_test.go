@@ -172,7 +172,7 @@ func count(t *testing.T, namespace string) map[string]counters {
 // eventually waits until something is so, for a time that no machine should need.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for limit := time.Now().Add(20 * time.Second); !so(); time.Sleep(20 * time.Millisecond) {
+	for limit := time.Now().Add(time.Minute); !so(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(limit) {
 			t.Fatalf("it did not come to it within 20 s: %s", what)
 		}

@@ -141,7 +141,7 @@ func (l *ledger) agrees(state, path string, fastPath uint64) {
 	l.n.t.Helper()
 	var f flows.Flow
 	var sent flows.Totals
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		var a flows.Answer
 		out := l.n.must("show", "flows", "proto", "tcp", "dst", l.address, "port", ledgerPort, "--json")
 		must(l.n.t, json.Unmarshal([]byte(out), &a))

@@ -137,7 +137,7 @@ func must(t *testing.T, err error) {
 // eventually waits for what happens by itself.
 func eventually(t *testing.T, what string, happened func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if happened() {
 			return
 		}

@@ -89,7 +89,7 @@ func (v *voices) addDefaults(t *testing.T) {
 	v.live.router.ip(t, lines)
 	for _, dst := range []string{"100.64.0.1", "4000::1"} {
 		frame := probe(netip.MustParseAddr(dst))
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			answer, err := v.program.Run(frame, firstIndex+jumboPort)
 			if err != nil {
 				t.Fatal(err)

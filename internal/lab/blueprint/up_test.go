@@ -129,7 +129,7 @@ func TestAChainOfRouters(t *testing.T) {
 		}
 	}
 	// The answer comes first or the sender knows already: both name the cable's MTU.
-	err = lab.Until(t.Context(), 10*time.Second, "path MTU discovery", func() error {
+	err = lab.Until(t.Context(), time.Minute, "path MTU discovery", func() error {
 		cmd := "ping -M do -s 1400 -c 1 -W 1 192.0.2.194 2>&1 | grep -E 'mtu ?= ?1400'"
 		_, err := left.Run(t.Context(), "sh", "-c", cmd)
 		return err

@@ -183,7 +183,7 @@ func run(t testing.TB, g *Generator, o Order) Sent {
 // await reads a sink until so many frames of all streams have come.
 func await(t testing.TB, s *Sink, frames uint64) map[uint8]Arrived {
 	t.Helper()
-	for limit := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for limit := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		arrived, err := s.Read()
 		if err != nil {
 			t.Fatal(err)

@@ -383,7 +383,7 @@ func TestReplayedFramesKeepAllButTheirMACs(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, g, Order{Routes: routes, Rate: 10_000, Frames: 10})
-	for limit := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for limit := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		others, err := sink.Others()
 		if err != nil {
 			t.Fatal(err)
@@ -409,7 +409,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 			_, err := g.Run(ctx, o)
 			done <- err
 		}()
-		for limit := time.Now().Add(5 * time.Second); g.Progress().Frames == 0; time.Sleep(time.Millisecond) {
+		for limit := time.Now().Add(time.Minute); g.Progress().Frames == 0; time.Sleep(time.Millisecond) {
 			if time.Now().After(limit) {
 				t.Fatal("nothing is sent")
 			}

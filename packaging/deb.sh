@@ -62,7 +62,8 @@ find "$STAGE" -exec touch -d "@$SOURCE_DATE_EPOCH" {} +
 
 ARCH=$(dpkg --print-architecture)
 VERSION=$version
+export SOURCE_DATE_EPOCH STAGE ARCH VERSION MAINTAINER
 mkdir -p "$output"
 file=$output/minne_${version}_$ARCH.deb
-"$nfpm" package --config packaging/nfpm.yaml --packager deb --target "$file" >/dev/null
+said=$("$nfpm" package --config packaging/nfpm.yaml --packager deb --target "$file" 2>&1) || die "$said"
 echo "$file"

@@ -34,6 +34,7 @@ type DesiredInterface struct {
 	Addresses   []netip.Prefix // with host bits
 	MTU         int            // 0: the driver's
 	Down        bool
+	Leases      bool // a DHCP server gives it a further address
 }
 
 // DesiredRoute is a static route. Blackhole and Hops exclude each other.
@@ -132,7 +133,7 @@ func renderInterfaces(cfg *config.Config) ([]DesiredInterface, error) {
 }
 
 func renderInterface(name string, c *config.Interface) DesiredInterface {
-	i := DesiredInterface{Name: name, Description: c.Description, MTU: c.MTU, Down: c.Disabled}
+	i := DesiredInterface{Name: name, Description: c.Description, MTU: c.MTU, Down: c.Disabled, Leases: c.DHCP.Or(false)}
 	if c.Match != nil {
 		i.Match = *c.Match
 	}

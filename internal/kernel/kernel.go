@@ -38,11 +38,13 @@ type Kernel struct {
 
 	mu   sync.Mutex // held while the kernel's state is read to be changed
 	last *Desired   // what Reassert restores
+
+	learned map[string]Learned // by interface, see learned.go
 }
 
 // New returns a Kernel that has not touched anything.
 func New(log *slog.Logger, options ...Options) *Kernel {
-	k := &Kernel{log: log, system: live{}}
+	k := &Kernel{log: log, system: live{}, learned: map[string]Learned{}}
 	for _, o := range options {
 		k.own = o
 	}
@@ -56,7 +58,7 @@ func (k *Kernel) Writes() uint64 { return k.writes.Load() }
 func (k *Kernel) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	r := k.round(d)
+	r := k.round(k.withLearned(d))
 	if err := r.compare(ctx); err != nil {
 		return nil, err
 	}
@@ -106,6 +108,7 @@ func (k *Kernel) round(d Desired) *round {
 func (k *Kernel) apply(ctx context.Context, d Desired, r *round) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	r.desired = k.withLearned(d)
 	if err := k.settle(ctx, r); err != nil {
 		return err // what Reassert restores stays the configuration before
 	}

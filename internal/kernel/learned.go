@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+)
+
+// What a DHCP server gives to an interface is put in place here like what the
+// operator wrote: it is merged into what is desired whenever the kernel is looked at. So an
+// address that is leased is never foreign, comes back with its link, and goes
+// when the lease does or the interface is to have it no more.
+
+// Learned is an address that an interface was leased, with the routes told beside it.
+type Learned struct {
+	Address  netip.Prefix // the zero Prefix for none
+	Routes   []LearnedRoute
+	Distance int // administrative distance of the routes
+}
+
+// LearnedRoute leads to a prefix through a neighbour on the interface; an invalid Gateway means the link itself.
+type LearnedRoute struct {
+	Prefix  netip.Prefix
+	Gateway netip.Addr
+}
+
+// Learn takes what an interface was leased in place of what it was leased before. It is put in place
+// at once where a configuration with that interface is.
+func (k *Kernel) Learn(ctx context.Context, name string, l Learned) error {
+	k.mu.Lock()
+	if !l.Address.IsValid() {
+		delete(k.learned, name)
+	} else {
+		k.learned[name] = l
+	}
+	k.mu.Unlock()
+	return k.Reassert(ctx)
+}
+
+// withLearned adds what was learned to what is desired. What the operator wrote goes before. The
+// caller holds mu.
+func (k *Kernel) withLearned(d Desired) Desired {
+	if len(k.learned) == 0 {
+		return d
+	}
+	d.Interfaces, d.Routes = slices.Clone(d.Interfaces), slices.Clone(d.Routes)
+	for n, i := range d.Interfaces {
+		l, ok := k.learned[i.Name]
+		if !ok || !i.Leases || i.Down {
+			continue
+		}
+		if !slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return a.Addr() == l.Address.Addr() }) {
+			d.Interfaces[n].Addresses = append(slices.Clone(i.Addresses), l.Address)
+		}
+		for _, r := range l.Routes {
+			route := DesiredRoute{Prefix: r.Prefix, Metric: Metric(l.Distance), Hops: []DesiredHop{{Gateway: r.Gateway, Interface: i.Name}}}
+			route.Hops[0].OnLink = r.Gateway.IsValid() && !connects(d.Interfaces[n:n+1], i.Name, r.Gateway)
+			if !slices.ContainsFunc(d.Routes, func(o DesiredRoute) bool { return o.Prefix == route.Prefix && o.Metric == route.Metric }) {
+				d.Routes = append(d.Routes, route)
+			}
+		}
+	}
+	return d
+}

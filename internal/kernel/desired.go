@@ -34,7 +34,7 @@ type DesiredInterface struct {
 	Addresses   []netip.Prefix // with host bits
 	MTU         int            // 0: the driver's
 	Down        bool
-	Leases      bool // a DHCP server gives it a further address
+	Distance    int // of the routes that a DHCP server tells; 0 when none is asked
 }
 
 // DesiredRoute is a static route. Blackhole and Hops exclude each other.
@@ -133,7 +133,10 @@ func renderInterfaces(cfg *config.Config) ([]DesiredInterface, error) {
 }
 
 func renderInterface(name string, c *config.Interface) DesiredInterface {
-	i := DesiredInterface{Name: name, Description: c.Description, MTU: c.MTU, Down: c.Disabled, Leases: c.DHCP.Or(false)}
+	i := DesiredInterface{Name: name, Description: c.Description, MTU: c.MTU, Down: c.Disabled}
+	if c.DHCP.Or(false) {
+		i.Distance = config.Distance(c)
+	}
 	if c.Match != nil {
 		i.Match = *c.Match
 	}

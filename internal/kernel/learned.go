@@ -15,9 +15,8 @@ import (
 
 // Learned is an address that an interface was leased, with the routes told beside it.
 type Learned struct {
-	Address  netip.Prefix // the zero Prefix for none
-	Routes   []LearnedRoute
-	Distance int // administrative distance of the routes
+	Address netip.Prefix // the zero Prefix for none
+	Routes  []LearnedRoute
 }
 
 // LearnedRoute leads to a prefix through a neighbour on the interface; an invalid Gateway means the link itself.
@@ -48,14 +47,14 @@ func (k *Kernel) withLearned(d Desired) Desired {
 	d.Interfaces, d.Routes = slices.Clone(d.Interfaces), slices.Clone(d.Routes)
 	for n, i := range d.Interfaces {
 		l, ok := k.learned[i.Name]
-		if !ok || !i.Leases || i.Down {
+		if !ok || i.Distance == 0 || i.Down {
 			continue
 		}
 		if !slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return a.Addr() == l.Address.Addr() }) {
 			d.Interfaces[n].Addresses = append(slices.Clone(i.Addresses), l.Address)
 		}
 		for _, r := range l.Routes {
-			route := DesiredRoute{Prefix: r.Prefix, Metric: Metric(l.Distance), Hops: []DesiredHop{{Gateway: r.Gateway, Interface: i.Name}}}
+			route := DesiredRoute{Prefix: r.Prefix, Metric: Metric(i.Distance), Hops: []DesiredHop{{Gateway: r.Gateway, Interface: i.Name}}}
 			route.Hops[0].OnLink = r.Gateway.IsValid() && !connects(d.Interfaces[n:n+1], i.Name, r.Gateway)
 			if !slices.ContainsFunc(d.Routes, func(o DesiredRoute) bool { return o.Prefix == route.Prefix && o.Metric == route.Metric }) {
 				d.Routes = append(d.Routes, route)

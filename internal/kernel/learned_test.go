@@ -18,8 +18,8 @@ func TestLearned(t *testing.T) {
 	k := New(slog.New(slog.NewTextHandler(t.Output(), nil)))
 	on := config.OnOff(true)
 	cfg := &config.Config{Version: 1, Interfaces: map[string]*config.Interface{
-		"wan": {DHCP: &on, DHCPDistance: 210}, "lan": {Addresses: []config.Address{host("192.0.2.1/24")}}}}
-	leased := Learned{Address: netip.MustParsePrefix("198.51.100.7/24"), Distance: 210, Routes: []LearnedRoute{
+		"wan": {DHCP: &on}, "lan": {Addresses: []config.Address{host("192.0.2.1/24")}}}}
+	leased := Learned{Address: netip.MustParsePrefix("198.51.100.7/24"), Routes: []LearnedRoute{
 		{Prefix: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("198.51.100.1")}}}
 	if err := k.Learn(t.Context(), "wan", leased); err != nil { // as after a restart: nothing is applied yet
 		t.Fatal(err)

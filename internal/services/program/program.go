@@ -270,9 +270,7 @@ func (p *Program) remove(ctx context.Context) error {
 	if err := p.end(ctx); err != nil {
 		return err
 	}
-	err := os.RemoveAll(p.dir)
-	_ = os.Remove(filepath.Dir(p.dir)) // when it was the last
-	return err
+	return os.RemoveAll(p.dir)
 }
 
 // end stops the process if there is one.

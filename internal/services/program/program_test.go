@@ -95,7 +95,7 @@ func TestLife(t *testing.T) {
 	if err := heir.Apply(t.Context(), Desired{}); err != nil || heir.State().Running {
 		t.Errorf("removed: %v, %+v", err, heir.State())
 	}
-	if _, err := os.Stat(filepath.Join(runDir, "services")); !os.IsNotExist(err) {
+	if _, err := os.Stat(heir.Dir()); !os.IsNotExist(err) {
 		t.Errorf("left behind: %v", err)
 	}
 }

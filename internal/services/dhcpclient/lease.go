@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dhcpclient
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Lease is what a DHCP server gave.
+type Lease struct {
+	Address netip.Prefix  `json:"address"`
+	Routes  []Route       `json:"routes,omitempty"`
+	DNS     []netip.Addr  `json:"dns,omitempty"`
+	Domain  string        `json:"domain,omitempty"`
+	Server  netip.Addr    `json:"server,omitzero"`
+	Seconds uint32        `json:"seconds"` // from At on; MaxUint32 is for ever (RFC 2131 3.3)
+	At      time.Duration `json:"at"`      // since boot, when it was last given
+}
+
+// Route is a route that the server told; an invalid Gateway means the link itself.
+type Route struct {
+	Prefix  netip.Prefix `json:"prefix"`
+	Gateway netip.Addr   `json:"gateway,omitzero"`
+}
+
+// String returns the route as it is said in a log.
+func (r Route) String() string {
+	if !r.Gateway.IsValid() {
+		return r.Prefix.String()
+	}
+	return r.Prefix.String() + " via " + r.Gateway.String()
+}
+
+// sinceBoot does not jump when the wall clock is set, as it is when a router without
+// a battery hears the time.
+func sinceBoot() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return 0 // the kernel always has this clock
+	}
+	return time.Duration(ts.Nano())
+}
+
+func (l *Lease) forever() bool { return l.Seconds == math.MaxUint32 }
+
+// left is how long the lease holds at a time since boot.
+func (l *Lease) left(now time.Duration) time.Duration {
+	if l.forever() {
+		return math.MaxInt64
+	}
+	return l.At + time.Duration(l.Seconds)*time.Second - now
+}
+
+// same says whether two leases make no difference but in time.
+func (l *Lease) same(o *Lease) bool {
+	if l == nil || o == nil {
+		return l == o
+	}
+	return l.Address == o.Address && slices.Equal(l.Routes, o.Routes) && slices.Equal(l.DNS, o.DNS)
+}
+
+// parse reads what the script wrote: key=value lines. Servers are strangers: what is no
+// address is left out, and without an address and a time there is no lease.
+func parse(text string) (*Lease, error) {
+	v := map[string]string{}
+	for line := range strings.Lines(text) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			v[key] = value
+		}
+	}
+	address, err := netip.ParseAddr(v["ip"])
+	bits, err2 := strconv.Atoi(v["mask"])
+	if err != nil || err2 != nil || !address.Is4() || bits < 1 || bits > 32 || !unicast(address) {
+		return nil, fmt.Errorf("the DHCP server gave no address that can be used: %q/%q", v["ip"], v["mask"])
+	}
+	l := &Lease{Address: netip.PrefixFrom(address, bits), Domain: v["domain"]}
+	l.Server, _ = netip.ParseAddr(v["serverid"])
+	seconds, err := strconv.ParseUint(v["lease"], 10, 32)
+	if err != nil || seconds == 0 {
+		return nil, fmt.Errorf("the DHCP server gave %s for no time: %q", address, v["lease"])
+	}
+	l.Seconds = uint32(seconds)
+	at, err := strconv.ParseFloat(v["at"], 64)
+	if err != nil {
+		return nil, fmt.Errorf("the lease has no time: %q", v["at"])
+	}
+	l.At = time.Duration(at * float64(time.Second))
+	for _, word := range strings.Fields(v["dns"]) {
+		if a, err := netip.ParseAddr(word); err == nil && unicast(a) && a != address && !slices.Contains(l.DNS, a) {
+			l.DNS = append(l.DNS, a)
+		}
+	}
+	l.Routes = routes(v["staticroutes"], v["router"], address)
+	return l, nil
+}
+
+// routes are the classless routes, which stand in the place of the router when there are any
+// (RFC 3442), else a default route through the first router.
+func routes(static, routers string, own netip.Addr) (list []Route) {
+	words := strings.Fields(static)
+	for i := 0; i+1 < len(words); i += 2 {
+		p, err := netip.ParsePrefix(words[i])
+		gateway, err2 := netip.ParseAddr(words[i+1])
+		if err != nil || err2 != nil || p.Addr().IsLoopback() || p.Addr().IsMulticast() {
+			continue
+		}
+		r := Route{Prefix: p.Masked(), Gateway: gateway}
+		if gateway.IsUnspecified() {
+			r.Gateway = netip.Addr{}
+		} else if !unicast(gateway) || gateway == own {
+			continue
+		}
+		if !slices.ContainsFunc(list, func(o Route) bool { return o.Prefix == r.Prefix }) {
+			list = append(list, r)
+		}
+	}
+	if len(list) > 0 {
+		return list
+	}
+	for _, word := range strings.Fields(routers) {
+		if a, err := netip.ParseAddr(word); err == nil && unicast(a) && a != own {
+			return []Route{{Prefix: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Gateway: a}}
+		}
+	}
+	return nil
+}
+
+// unicast says whether an address can be a host's on a network.
+func unicast(a netip.Addr) bool {
+	return a.Is4() && !a.IsUnspecified() && !a.IsLoopback() && !a.IsMulticast() && a != netip.AddrFrom4([4]byte{255, 255, 255, 255}) && a.As4()[0] != 0
+}

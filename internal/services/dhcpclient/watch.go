@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dhcpclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// watch tells when a client's lease may have changed, by inotify(7): nothing is
+// looked at meanwhile. dir holds the clients' directories, which come and go too.
+func watch(ctx context.Context, dir string, log *slog.Logger) (<-chan struct{}, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", dir, err)
+	}
+	file := os.NewFile(uintptr(fd), "inotify")
+	w := &watcher{file: file, fd: fd, dir: dir, changes: make(chan struct{}, 1)}
+	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_ONLYDIR); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("watch %s: %w", dir, err)
+	}
+	w.clients()
+	context.AfterFunc(ctx, func() { file.Close() })
+	go func() {
+		if err := w.read(); err != nil && !errors.Is(err, os.ErrClosed) {
+			log.Error("leases are not followed any more", "error", err)
+		}
+	}()
+	return w.changes, nil
+}
+
+type watcher struct {
+	file    *os.File
+	fd      int
+	dir     string
+	changes chan struct{}
+}
+
+// clients watches the directories of all clients; one that is watched already stays so.
+func (w *watcher) clients() {
+	dirs, _ := filepath.Glob(filepath.Join(w.dir, prefix+"*"))
+	for _, d := range dirs {
+		if !strings.HasSuffix(d, ".check") {
+			_, _ = unix.InotifyAddWatch(w.fd, d, unix.IN_MOVED_TO|unix.IN_DELETE|unix.IN_ONLYDIR) // one that is gone again needs none
+		}
+	}
+}
+
+func (w *watcher) read() error {
+	buffer := make([]byte, 16*(unix.SizeofInotifyEvent+unix.NAME_MAX+1))
+	for {
+		n, err := w.file.Read(buffer)
+		if err != nil {
+			return err
+		}
+		made, changed := false, false
+		for at := 0; at+unix.SizeofInotifyEvent <= n; {
+			e := (*unix.InotifyEvent)(unsafe.Pointer(&buffer[at]))
+			name := unix.ByteSliceToString(buffer[at+unix.SizeofInotifyEvent : at+unix.SizeofInotifyEvent+int(e.Len)])
+			at += unix.SizeofInotifyEvent + int(e.Len)
+			made = made || e.Mask&unix.IN_CREATE != 0
+			changed = changed || name == "lease" || e.Mask&unix.IN_Q_OVERFLOW != 0
+		}
+		if made {
+			w.clients()
+			changed = true // it may have leased before it was watched
+		}
+		if changed {
+			select {
+			case w.changes <- struct{}{}:
+			default:
+			}
+		}
+	}
+}

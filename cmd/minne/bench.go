@@ -7,6 +7,7 @@ import "github.com/spf13/cobra"
 // benches are the commands below "minne bench".
 var benches = []func(*app) *cobra.Command{
 	newBenchFIBCommand,
+	newBenchStructureCommand,
 	newBenchFlowCommand,
 	newBenchForwardCommand,
 	newBenchDaemonCommand,

@@ -171,7 +171,7 @@ type OSPFAuth struct {
 // FastPath is how packets may bypass the kernel.
 type FastPath struct {
 	Mode      FastPathMode `yaml:"mode" json:"mode,omitempty" doc:"auto and native attach in the driver where it can (native fails the commit where it can't); generic works on any driver, slower; off leaves all to the kernel." default:"auto" enum:"auto,native,generic,off"`
-	Structure string       `yaml:"structure" json:"structure,omitempty" doc:"Lookup structure of the routing table; auto takes the default of this release." default:"auto" enum:"auto,range16,range18,range20,direct24"`
+	Structure string       `yaml:"structure" json:"structure,omitempty" doc:"Lookup structure of the IPv4 table; auto takes what is fastest on this machine once it was measured there (minne bench structure)." default:"auto" enum:"auto,range16,range18,range20,direct24"`
 	Flows     int          `yaml:"flows" json:"flows,omitempty" doc:"Connections that the fast path carries at once, 256 to 16777214, 172 bytes each; others the kernel carries. By default as many as conntrack has room for, in a 32nd of the memory at most." default:""`
 	Guard     Guard        `yaml:"guard" json:"guard,omitzero" doc:"How many packets may go up to the kernel, by class: a flood towards the router does not reach its sessions."`
 }

@@ -15,6 +15,7 @@ import (
 // Desired is the fast path that a configuration asks for.
 type Desired struct {
 	Mode       config.FastPathMode    `json:"mode"`
+	Auto       bool                   `json:"auto,omitempty"` // the structure is what is best on this machine, instead of Structure
 	Structure  fib.Structure          `json:"structure"`
 	Flows      int                    `json:"flows"`      // room in the flow table; 0 for the default
 	Interfaces map[string]DesiredPort `json:"interfaces"` // by kernel name, ports and VLANs alike
@@ -43,7 +44,7 @@ func Render(cfg *config.Config) (Desired, error) {
 	if err != nil {
 		return Desired{}, fmt.Errorf("fast-path.structure: %w", err)
 	}
-	d.Structure = structure
+	d.Structure, d.Auto = structure, name == "auto"
 	d.Guard = guard.Render(cfg, runtime.NumCPU())
 	judged := judges(cfg)
 	for name, i := range cfg.Interfaces {
@@ -58,6 +59,14 @@ func Render(cfg *config.Config) (Desired, error) {
 		}
 	}
 	return d, nil
+}
+
+// structureName is the structure as the configuration calls it.
+func (d Desired) structureName() string {
+	if d.Auto {
+		return "auto"
+	}
+	return d.Structure.String()
 }
 
 // judges reports whether the configuration has a firewall.

@@ -48,6 +48,8 @@ type FastPath struct {
 	peers     guardPeers        // stations that the guard knows by name
 	listener  flow.Listener     // hears of flows that end; may be nil
 	conntrack func() Conntrack  // opens what is asked about connections; may be nil
+	choose    func() Chosen     // what `structure: auto` means; may be nil
+	automatic bool              // the program's structure is what that meant
 
 	load func(shape, map[string]*ebpf.Map) (*program, error) // a program that takes the place of another
 }
@@ -87,7 +89,7 @@ func (f *FastPath) start() error {
 		return err
 	}
 	f.ports, f.adopted = ports, len(ports)
-	s := shape{structure: f.desired.Structure, capacity4: fib.Small, capacity6: fib.Small, tells: f.listener != nil}
+	s := shape{structure: f.structureFor(fib.Small), capacity4: fib.Small, capacity6: fib.Small, tells: f.listener != nil}
 	s.firewall = f.firewall.shape(s.firewall, f.desired.Flows)
 	err = f.withFlowsOrWithout(s, func(s shape) (err error) {
 		f.prog, err = loadCounting(f.inst.BPFDir, s)
@@ -99,6 +101,7 @@ func (f *FastPath) start() error {
 	if err := errors.Join(f.prog.hear(f.listener, f.log), f.prog.follow(f.conntrack, f.log)); err != nil {
 		return err
 	}
+	f.automatic = f.desired.Auto
 	f.tables = newTables(f.log, f.prog, newProcSettings())
 	f.tables.desired = f.desired
 	if err := f.tables.putFirewall(&f.firewall); err != nil {
@@ -164,8 +167,7 @@ func (f *FastPath) Apply(_ context.Context, d Desired) error {
 		return err
 	}
 	f.tables.desired = d
-	s := f.prog.shape
-	s.structure = d.Structure
+	s := f.restructured(f.prog.shape)
 	if s.firewall.conntrack {
 		s.firewall.flows = flowsFor(d.Flows)
 	}
@@ -174,6 +176,7 @@ func (f *FastPath) Apply(_ context.Context, d Desired) error {
 			return err
 		}
 	}
+	f.automatic = d.Auto
 	if err := f.learnLinks(); err != nil {
 		return err
 	}
@@ -204,7 +207,7 @@ func (f *FastPath) learnLinks() error {
 // of the old one, port by port, each in one step. When that fails, all ports run the old one as before.
 func (f *FastPath) rebuild(s shape) error {
 	f.dropCapture(f.capturing, errors.New("the router's tables have changed their size, which exchanges the program: start the capture again"))
-	next, err := f.load(s, f.prog.lasting())
+	next, err := f.loadNext(s)
 	if err != nil {
 		return err
 	}
@@ -223,6 +226,7 @@ func (f *FastPath) rebuild(s shape) error {
 		next.close()
 		return fmt.Errorf("changing to tables of another size (the old ones stay): %w", err)
 	}
+	f.automatic = f.desired.Auto
 	mapped.WaitForReaders() // now no packet counts there any more
 	old.leaveFlows()
 	flags, _ := splitPair(old.control.load(controlPolicy))

@@ -51,6 +51,7 @@ type ObservedPort struct {
 type ObservedTable struct {
 	Family     string `json:"family"` // ipv4, ipv6
 	Structure  string `json:"structure"`
+	Why        string `json:"why,omitempty"` // this structure
 	Prefixes   int    `json:"prefixes"`
 	ImageBytes int    `json:"image-bytes"`
 	UsedBytes  int    `json:"used-bytes"`
@@ -209,10 +210,12 @@ func (f *FastPath) observeTables() []ObservedTable {
 		return one
 	}
 	off4, off6 := splitPair(off)
-	return []ObservedTable{
+	all := []ObservedTable{
 		table("ipv4", t.prog.structure.String(), t.v4.prefixes(), t.prog.table4.Stats(), Reason(off4)),
 		table("ipv6", fib.IPv6Structure, t.v6.prefixes(), t.prog.table6.Stats(), Reason(off6)),
 	}
+	all[0].Why = f.structureWhy()
+	return all
 }
 
 // observeReasons adds up what each CPU has counted.

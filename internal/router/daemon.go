@@ -13,6 +13,7 @@ import (
 
 	"minne/internal/api"
 	"minne/internal/config"
+	"minne/internal/fastpath/choice"
 	"minne/internal/instance"
 	"minne/internal/revisions"
 	"minne/internal/task"
@@ -68,6 +69,8 @@ func NewDaemon(inst instance.Instance, log *slog.Logger, journal *Journal, versi
 	}
 	d := &Daemon{inst: inst, log: log, journal: journal, version: version, started: time.Now(), ended: make(map[string]string)}
 	d.parts = newParts(inst, log)
+	structures := choice.NewStore(inst.StateDir, version, log.With("task", "fast-path"))
+	d.parts.fastpath.ChooseBy(structures.Choose)
 	d.sampler.take = d.parts.counters
 	d.mend = newMender(log)
 	d.engine = newEngine(&Engine{
@@ -83,6 +86,9 @@ func NewDaemon(inst instance.Instance, log *slog.Logger, journal *Journal, versi
 	})
 	d.mend.reapply = d.engine.Reapply
 	d.tasks = append(d.parts.tasks(), d.mend)
+	if ownsHost(inst) { // others use what is stored: in a lab, many routers would measure each other
+		d.tasks = append(d.tasks, newMeasuring(log, structures))
+	}
 	return d, nil
 }
 

@@ -41,6 +41,11 @@ func FastPath(w io.Writer, o fastpath.Observed) error {
 	if err := tables.write(w); err != nil {
 		return err
 	}
+	for _, t := range o.Tables {
+		if t.Why != "" {
+			fmt.Fprintf(w, "Why %s for %s: %s\n", t.Structure, t.Family, t.Why)
+		}
+	}
 	if err := guarded(w, o); err != nil {
 		return err
 	}

@@ -169,7 +169,7 @@ var textForms = map[reflect.Type]string{
 	reflect.TypeFor[Address]():      addressForm,
 	reflect.TypeFor[NextHop]():      nextHopForm,
 	reflect.TypeFor[AddressRange](): rangeForm,
-	reflect.TypeFor[Decimal]():  decimalForm,
+	reflect.TypeFor[Decimal]():      decimalForm,
 }
 
 // scalar decodes a single value.

@@ -84,7 +84,7 @@ func Compile(cfg *config.Config, dir string) (Result, error) {
 
 // file reads a file of the configuration and remembers it.
 func (c *compiler) file(name string) (path, text string, err error) {
-	path, text, err = readListed(c.dir, name)
+	path, text, err = ReadListed(c.dir, name)
 	if err == nil {
 		c.files[path] = text
 	}

@@ -16,10 +16,10 @@ import (
 // maxListed bounds a list or rule file, in bytes: a million addresses are 16 MB.
 const maxListed = 64 << 20
 
-// readListed reads a file that the configuration names. Messages quote its lines
+// ReadListed reads a file that the configuration names. Messages quote its lines
 // to whoever may ask for a preview, so only files that everybody may read are
 // taken: the secrets beside the configuration never are.
-func readListed(dir, name string) (path, text string, _ error) {
+func ReadListed(dir, name string) (path, text string, _ error) {
 	path = name
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, name)

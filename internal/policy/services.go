@@ -31,6 +31,7 @@ func (c *compiler) services() {
 		Limit: &Limit{Rate: pings, Per: time.Second, Burst: pings}})
 	c.bgpService()
 	c.ospfService()
+	c.hostServices()
 }
 
 func icmp6(types ...uint8) (list []ICMPType) {
@@ -43,24 +44,37 @@ func icmp6(types ...uint8) (list []ICMPType) {
 // service adds a permission to reach the router from any zone, and one to answer
 // and to begin such conversations from the router.
 func (c *compiler) service(r Rule) {
+	c.serviceIn(r)
+	r.Source, r.Destination, r.Limit = Addresses{}, r.Source, nil
+	c.serviceOut(r)
+}
+
+// serviceIn adds a permission to reach the router.
+func (c *compiler) serviceIn(r Rule) {
+	r.To = []ZoneID{Self}
+	c.permit(r, r.Source)
+}
+
+// serviceOut adds a permission for what the router sends.
+func (c *compiler) serviceOut(r Rule) {
+	r.From = []ZoneID{Self}
+	c.permit(r, r.Destination)
+}
+
+// permit completes the rule of a service; others are the hosts it is about, none for any.
+func (c *compiler) permit(r Rule, others Addresses) {
 	r.Policy, r.Place, r.Action = "services", "services of the router", Permit
 	r.IPv4, r.IPv6 = r.IPv4 || !r.IPv6, r.IPv6 || !r.IPv4
 	if len(r.Protocols) == 1 {
 		r.IPv4, r.IPv6 = r.IPv4 && r.Protocols[0] != protoICMPv6, r.IPv6 && r.Protocols[0] != protoICMP
 	}
-	r.Source.Any = len(r.Source.Prefixes) == 0
-	if !r.Source.Any {
-		r.IPv4 = r.IPv4 && has(r.Source.Prefixes, true)
-		r.IPv6 = r.IPv6 && has(r.Source.Prefixes, false)
+	if len(others.Prefixes) > 0 {
+		r.IPv4, r.IPv6 = r.IPv4 && has(others.Prefixes, true), r.IPv6 && has(others.Prefixes, false)
 	}
-	r.Destination.Any, r.SourcePorts.Any, r.Ports.Any = true, true, len(r.Ports.Ranges) == 0
-	in, out := r, r
-	in.To, out.From = []ZoneID{Self}, []ZoneID{Self}
-	out.Source, out.Destination, out.Limit = r.Destination, r.Source, nil
-	for _, one := range []Rule{in, out} {
-		one.ID = len(c.p.Rules) + len(c.p.Services) + 1
-		c.p.Services = append(c.p.Services, one)
-	}
+	r.Source.Any, r.Destination.Any = len(r.Source.Prefixes) == 0, len(r.Destination.Prefixes) == 0
+	r.SourcePorts.Any, r.Ports.Any = len(r.SourcePorts.Ranges) == 0, len(r.Ports.Ranges) == 0
+	r.ID = len(c.p.Rules) + len(c.p.Services) + 1
+	c.p.Services = append(c.p.Services, r)
 }
 
 // Ports of the routing protocols: RFC 4271, RFC 5881, RFC 5883.

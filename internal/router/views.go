@@ -25,6 +25,8 @@ var views = map[string]view{
 	"set":           viewSet,
 	"flows":         viewFlows,
 	"flows/summary": viewFlowsSummary,
+	"services":      viewServices,
+	"dhcp":          viewDHCP,
 }
 
 // viewLog is the end of the daemon's log: as many lines as the query asks for.

@@ -29,6 +29,7 @@ type parts struct {
 	fastpath *fastpath.FastPath
 	judging  *judging // tells fastpath what firewall says
 	flows    *flows.Table
+	services *services
 }
 
 func newParts(inst instance.Instance, log *slog.Logger) parts {
@@ -36,17 +37,20 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 	filter := firewall.New(inst.StateDir, log.With("task", "firewall"))
 	book := flows.New(fast, filter.Zones)
 	fast.TellFlows(book)
+	own := ownsHost(inst)
+	kern := kernel.New(log.With("task", "kernel"), kernel.Options{OwnHost: own})
 	fast.AskConntrack(func() fastpath.Conntrack { return new(flows.Asker) })
 	return parts{
 		judging:  newJudging(log.With("task", "firewall"), filter, fast),
 		inst:     inst,
 		log:      log,
 		firewall: filter,
-		kernel:   kernel.New(log.With("task", "kernel"), kernel.Options{OwnHost: ownsHost(inst)}),
+		kernel:   kern,
 		watcher:  kernel.NewWatcher(log.With("task", "watcher"), fast),
 		routing:  routing.New(inst, log.With("task", "routing")),
 		fastpath: fast,
 		flows:    book,
+		services: newServices(inst, own, kern, log),
 	}
 }
 
@@ -64,7 +68,7 @@ func ownsHost(inst instance.Instance) bool {
 
 // subsystems returns the parts in the order in which a commit puts them in place.
 func (p parts) subsystems() []Subsystem {
-	return []Subsystem{
+	return append([]Subsystem{
 		part[firewall.Desired]{ // before links come up: no packet gets past rules that are still to come
 			name:    "firewall",
 			render:  func(in Input) (firewall.Desired, error) { return in.Firewall, nil },
@@ -95,12 +99,12 @@ func (p parts) subsystems() []Subsystem {
 			verbs:   p.fastpath,
 			restore: p.fastpath.Apply,
 		},
-	}
+	}, p.services.subsystems()...)
 }
 
 // tasks returns what runs as long as the daemon does.
 func (p parts) tasks() []task.Task {
-	return []task.Task{p.watcher, newReassert(p.log, p.watcher, p.kernel), p.routing, p.fastpath.Collector()}
+	return append([]task.Task{p.watcher, newReassert(p.log, p.watcher, p.kernel), p.routing, p.fastpath.Collector()}, p.services.tasks()...)
 }
 
 func (p parts) forwarding(ctx context.Context, on bool) error { return p.kernel.Forwarding(ctx, on) }
@@ -113,6 +117,7 @@ func (p parts) takeDown(ctx context.Context) error {
 		p.kernel.Forwarding(ctx, false),
 		fastpath.Off(p.inst),
 		p.routing.Stop(ctx),
+		p.services.stop(ctx),
 	)
 }
 

@@ -267,7 +267,7 @@ func (c *Client) Recall(ctx context.Context) error {
 	for name, lease := range c.leases {
 		failures = append(failures, c.learn.Lease(ctx, name, lease))
 	}
-	return errors.Join(failures...)
+	return errors.Join(append(failures, c.learn.Servers(c.dns()))...)
 }
 
 // Run follows the leases until ctx ends. The clients go on.

@@ -4,6 +4,7 @@ package dnsmasq
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,6 +25,7 @@ type Service struct {
 	*program.Program
 
 	mu       sync.Mutex
+	runs     bool // it was applied and is not off
 	upstream []netip.Addr
 }
 
@@ -32,19 +34,42 @@ func New(runDir string, log *slog.Logger) *Service {
 	return &Service{Program: program.New(runDir, Name, log)}
 }
 
+// Apply makes dnsmasq run as desired, or not at all.
+func (s *Service) Apply(ctx context.Context, d program.Desired) error {
+	s.mu.Lock()
+	s.runs = !d.Empty()
+	err := s.write()
+	s.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("%s: %w", d.Object, err)
+	}
+	return s.Program.Apply(ctx, d)
+}
+
+// Stop ends dnsmasq.
+func (s *Service) Stop(ctx context.Context) error { return s.Apply(ctx, program.Desired{}) }
+
 // Upstream takes the servers that DHCP told, to be asked when the configuration names none. dnsmasq
 // reads the file again when it has changed.
 func (s *Service) Upstream(servers []netip.Addr) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.upstream = servers
+	return s.write()
+}
+
+func (s *Service) write() error {
+	if !s.runs {
+		return nil
+	}
 	if err := os.MkdirAll(s.Dir(), 0o755); err != nil {
 		return err
 	}
-	return program.Replace(filepath.Join(s.Dir(), serverFile), Resolv(servers), 0o644)
+	return program.Replace(filepath.Join(s.Dir(), serverFile), resolvConf(s.upstream), 0o644)
 }
 
-// Resolv is a resolv.conf(5) with these servers.
-func Resolv(servers []netip.Addr) string {
+// resolvConf is a resolv.conf(5) with these servers.
+func resolvConf(servers []netip.Addr) string {
 	var b strings.Builder
 	b.WriteString("# Made by minne.\n")
 	for _, a := range servers {

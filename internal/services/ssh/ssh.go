@@ -147,6 +147,9 @@ func (s *Service) Apply(ctx context.Context, d Desired) error {
 	return s.Program.Apply(ctx, d.Desired)
 }
 
+// Stop ends sshd; logins that are open stay.
+func (s *Service) Stop(ctx context.Context) error { return s.Program.Stop(ctx) }
+
 // EnsureHostKey makes the key by which clients know the router, unless there is one. The last thing
 // to appear is the key's own file, so that a power cut leaves either none or a whole pair.
 func EnsureHostKey(ctx context.Context, dir string) (err error) {

@@ -43,6 +43,7 @@ var groups = []func(*app) *cobra.Command{
 	newStopCommand,
 	newLabCommand,
 	newBenchCommand,
+	newBOMCommand,
 	newTechSupportCommand,
 	newVersionCommand,
 }

@@ -57,7 +57,25 @@ func newShowInterfacesCommand(a *app) *cobra.Command {
 }
 
 func newShowFastPathCommand(a *app) *cobra.Command {
-	return viewCommand[fastpath.Observed](a, "fast-path", "Show which ports bypass the kernel, and the tables they use", "fast-path", show.FastPath)
+	c := viewCommand[fastpath.Observed](a, "fast-path", "Show which ports bypass the kernel, and the tables they use", "fast-path", show.FastPath)
+	c.Long = `Show which ports bypass the kernel, why others do not, and the tables they use.
+
+With --drivers: what this machine's ports can do for XDP by the kernel's own word, and which drivers of Linux run XDP
+programs themselves. That needs no daemon.`
+	var listDrivers bool
+	c.Flags().BoolVar(&listDrivers, "drivers", false, "show what network drivers can do for the fast path, this machine's and others")
+	observed := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if listDrivers {
+			asJSON, err := c.Flags().GetBool("json")
+			if err != nil {
+				return err
+			}
+			return a.showDrivers(asJSON)
+		}
+		return observed(c, args)
+	}
+	return c
 }
 
 func newShowNeighborsCommand(a *app) *cobra.Command {

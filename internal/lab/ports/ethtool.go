@@ -52,6 +52,13 @@ func (d device) driver() (name, bus string) {
 	return unix.ByteSliceToString(found.Driver[:]), unix.ByteSliceToString(found.Bus_info[:])
 }
 
+// stripsTags reports whether the device takes VLAN tags off the frames that it receives.
+func (d device) stripsTags() bool {
+	const receive = 1 << 8 // ETH_FLAG_RXVLAN
+	flags, err := d.value(unix.ETHTOOL_GFLAGS, 0)
+	return err == nil && flags&receive != 0
+}
+
 // linkSettings is struct ethtool_link_settings with room for its three masks.
 type linkSettings struct {
 	cmd       uint32

@@ -19,6 +19,8 @@ type XDP struct {
 	Redirect bool // a program may send its packets out of another port
 	Transmit bool // takes frames that programs of other ports send out of it (ndo_xdp_xmit)
 	ZeroCopy bool // AF_XDP without copying
+	Frags    bool // packets in several buffers
+	TagHint  bool // tells a program the VLAN tag that hardware took off a frame
 }
 
 // String returns what the driver can do in words.
@@ -47,6 +49,9 @@ const (
 	actRedirect = 1 << 1
 	actTransmit = 1 << 2
 	actZeroCopy = 1 << 3
+	actFrags    = 1 << 5 // RX_SG
+
+	hintTag = 1 << 2 // of attributeHints: NETDEV_XDP_RX_METADATA_VLAN_TAG
 )
 
 // xdpOf asks the kernel what the driver of a port can do for XDP.
@@ -69,6 +74,12 @@ func readFeatures(answer []byte) XDP {
 	if err != nil || len(values[attributeXDP]) != 8 {
 		return XDP{}
 	}
-	mask := binary.NativeEndian.Uint64(values[attributeXDP])
-	return XDP{true, mask&actBasic != 0, mask&actRedirect != 0, mask&actTransmit != 0, mask&actZeroCopy != 0}
+	mask, hints := binary.NativeEndian.Uint64(values[attributeXDP]), uint64(0)
+	if len(values[attributeHints]) == 8 {
+		hints = binary.NativeEndian.Uint64(values[attributeHints])
+	}
+	return XDP{
+		Known: true, Native: mask&actBasic != 0, Redirect: mask&actRedirect != 0, Transmit: mask&actTransmit != 0,
+		ZeroCopy: mask&actZeroCopy != 0, Frags: mask&actFrags != 0, TagHint: hints&hintTag != 0,
+	}
 }

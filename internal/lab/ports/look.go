@@ -27,6 +27,7 @@ type Facts struct {
 	Master      string // the bridge or bond that it belongs to
 	Queues      Queues
 	XDP         XDP
+	StripsTags  bool     // takes VLAN tags off frames before a program sees them (rx-vlan-offload)
 	Program     *Program // an XDP program that is on it
 	Uses        []Use    // what would be cut off if the port were taken
 	Addresses   []string
@@ -67,6 +68,26 @@ func Look(name string) (Facts, error) {
 		return Facts{}, unknown(name, links)
 	}
 	return facts(link, links)
+}
+
+// All returns the facts of every port of the network namespace but the loopback, as the kernel numbers them.
+func All() ([]Facts, error) {
+	links, err := netlink.LinkList()
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, fmt.Errorf("list the ports: %w", err)
+	}
+	var all []Facts
+	for _, l := range links {
+		if l.Attrs().RawFlags&unix.IFF_LOOPBACK != 0 {
+			continue
+		}
+		f, err := facts(l, links)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	return all, nil
 }
 
 // named finds a link by its name or another name of it.
@@ -133,6 +154,7 @@ func facts(link netlink.Link, links []netlink.Link) (Facts, error) {
 	defer d.close()
 	f.Driver, f.Bus = d.driver()
 	f.Queues = d.queues()
+	f.StripsTags = d.stripsTags()
 	if !slices.Contains(kindsWithoutSpeed, f.Kind) {
 		f.Speed = d.speed()
 	}

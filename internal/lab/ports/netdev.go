@@ -22,6 +22,7 @@ const (
 	commandDevGet    = 1
 	attributeIfindex = 1 // of commandNapiGet too
 	attributeXDP     = 3 // a mask of NETDEV_XDP_ACT_
+	attributeHints   = 5 // a mask of NETDEV_XDP_RX_METADATA_ (Linux 6.8)
 
 	commandNapiGet   = 11
 	attributeNapiID  = 2

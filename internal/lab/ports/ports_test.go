@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,8 +72,15 @@ func TestLookTellsTheFacts(t *testing.T) {
 	if q := one.Queues; q.MostReceive != 4 || q.MostTransmit != 4 || q.Receive == 0 || q.Transmit == 0 {
 		t.Errorf("queues %+v", q)
 	}
-	if !one.XDP.Known || !one.XDP.Native || !one.XDP.Redirect {
+	if !one.XDP.Known || !one.XDP.Native || !one.XDP.Redirect || !one.XDP.Frags || one.XDP.ZeroCopy {
 		t.Errorf("XDP: %+v", one.XDP)
+	}
+	if !one.StripsTags {
+		t.Error("a veth is said to keep VLAN tags, although its rx-vlan-offload is on")
+	}
+	do(t, "ethtool -K one rxvlan off")
+	if look(t, "one").StripsTags {
+		t.Error("a veth is said to take VLAN tags off, although its rx-vlan-offload is off")
 	}
 	two := look(t, "two")
 	if !two.Up || two.Carrier || len(two.Addresses) != 1 || two.Addresses[0] != "198.18.0.1/24" {
@@ -84,6 +92,22 @@ func TestLookTellsTheFacts(t *testing.T) {
 	}
 	if two = look(t, "two"); !two.Carrier {
 		t.Errorf("no carrier although both ends are up: %+v", two)
+	}
+}
+
+func TestAll(t *testing.T) {
+	fresh(t, "ip link add one type veth peer name two")
+	all, err := All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range all {
+		names = append(names, f.Name+" "+f.Driver)
+	}
+	slices.Sort(names)
+	if !slices.Equal(names, []string{"one veth", "two veth"}) {
+		t.Errorf("ports %q", names)
 	}
 }
 

@@ -99,7 +99,7 @@ func TestClientsOfTheSSHServer(t *testing.T) {
 func TestRemarks(t *testing.T) {
 	card := Facts{
 		Port:   result.Port{Name: "eth1", Driver: "r8169", Speed: 1e9},
-		Queues: Queues{4, 4, 4, 4}, XDP: XDP{true, true, true, true, false},
+		Queues: Queues{4, 4, 4, 4}, XDP: XDP{Known: true, Native: true, Redirect: true, Transmit: true},
 	}
 	if got := card.Remarks(); len(got) != 0 {
 		t.Errorf("%q of a port without anything to remark", got)

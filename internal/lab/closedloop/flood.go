@@ -76,7 +76,11 @@ func (t *Translators) beside(ctx context.Context, o traffic.Order, load, flood *
 	if flood == nil {
 		flooded <- nil
 	} else {
+		before := flood.generator.Sequence() // of an earlier flood
 		go func() { flooded <- t.flood(flooding, flood, f) }()
+		if err := begun(flood, before, flooded); err != nil {
+			return 0, 0, err
+		}
 	}
 	trial, err := t.Fast.send(ctx, load, o)
 	stop()
@@ -85,6 +89,26 @@ func (t *Translators) beside(ctx context.Context, o traffic.Order, load, flood *
 		err = fmt.Errorf("%s forwards wrongly beside a flood: %s", t.Fast.Name, trial.Arrived.Wrong())
 	}
 	return trial.Lost, trial.Sent.Frames, err
+}
+
+// floodTime is how long a flood may take to begin on a busy machine.
+const floodTime = 30 * time.Second
+
+// begun waits until a flood has sent something: a load that ran before it would prove nothing.
+func begun(flood *Load, before uint64, flooded chan error) error {
+	end := time.Now().Add(floodTime)
+	for n := before; n == 0 || n == before; n = flood.generator.Sequence() {
+		time.Sleep(time.Millisecond)
+		select {
+		case err := <-flooded:
+			return errors.Join(errors.New("the flood ended before the load began"), err)
+		default:
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("the flood did not begin within %v", floodTime)
+		}
+	}
+	return nil
 }
 
 // spread has each processor send by a queue of its own through a port, as drivers of network cards do. The kernel would else

@@ -57,7 +57,7 @@ func TestAllMethodsComeOutInOneReport(t *testing.T) {
 		Loss(method.LossCurveOptions{Duration: short, Step: 0.5}),
 		BackToBack(method.BackToBackOptions{Repeat: 1, Longest: short, Resolution: 0.5}),
 		Latency(method.LatencyOptions{Duration: short, Repeat: 1}),
-		Reset(method.ResetOptions{Name: "device-reset", Rate: 5000, Before: short, After: 3 * time.Second, Repeat: 1},
+		Reset(method.ResetOptions{Name: "device-reset", Rate: 5000, Before: short, After: 10 * time.Second, Repeat: 1},
 			func(ctx context.Context, t *Target) error { return t.Rig.Device().Reset(ctx) }),
 		Soak(method.SoakOptions{Duration: time.Second, Trial: short}, 0.5),
 		MRR(method.MRROptions{Duration: short, Repeat: 2}),

@@ -98,6 +98,13 @@ func TestState(t *testing.T) {
 	if _, err := ReadState(path); err == nil {
 		t.Error("an empty partition was read as a boot state")
 	}
+	fresh, err := State{Slot: "a"}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, append(make([]byte, StateOffset), fresh...), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, s := range []State{{}, {Slot: "a"}, {Slot: "b", Try: "a", Failed: "b"}} {
 		if err := WriteState(path, s); err != nil {
 			t.Fatal(err)

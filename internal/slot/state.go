@@ -11,14 +11,19 @@ import (
 	"strings"
 )
 
-// StateSize is the length of the boot state: a GRUB environment block at the
-// start of the partition labelled minne-state.
+// StateSize is the length of the boot state: a GRUB environment block on the
+// partition labelled minne-state.
 //
-// GRUB reads and writes it with load_env and save_env, the router with ReadState
-// and WriteState. All that is ever in it fits into its first sector of 512 bytes;
-// the rest is filling. So a write changes one sector, which a power cut leaves
-// either old or new.
-const StateSize = 1024
+// GRUB reads and writes it with load_env and save_env, which want a file: the
+// partition is a tar archive of one file named "state", whose content begins at
+// StateOffset. The router uses ReadState and WriteState, which leave the rest of
+// the archive alone. All that is ever in the block fits into its first sector of
+// 512 bytes; the rest is filling. So a write changes one sector, which a power cut
+// leaves either old or new.
+const (
+	StateSize   = 1024
+	StateOffset = 512
+)
 
 const (
 	stateHead   = "# GRUB Environment Block\n"
@@ -87,10 +92,10 @@ func ReadState(path string) (State, error) {
 	return LoadState(f)
 }
 
-// LoadState reads the boot state from the start of a partition.
+// LoadState reads the boot state from its partition.
 func LoadState(partition io.ReaderAt) (State, error) {
 	block := make([]byte, StateSize)
-	if _, err := partition.ReadAt(block, 0); err != nil {
+	if _, err := partition.ReadAt(block, StateOffset); err != nil {
 		return State{}, fmt.Errorf("boot state: %w", err)
 	}
 	return ParseState(block)
@@ -111,13 +116,13 @@ type Durable interface {
 	Sync() error // returns when the medium has all that was written
 }
 
-// StoreState writes the boot state to the start of a partition and waits until the medium has it.
+// StoreState writes the boot state to its partition and waits until the medium has it.
 func StoreState(partition Durable, s State) error {
 	block, err := s.Encode()
 	if err != nil {
 		return err
 	}
-	if _, err := partition.WriteAt(block, 0); err != nil {
+	if _, err := partition.WriteAt(block[:stateSector], StateOffset); err != nil {
 		return fmt.Errorf("boot state: %w", err)
 	}
 	if err := partition.Sync(); err != nil {

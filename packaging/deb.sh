@@ -21,6 +21,7 @@ while [ $# -gt 0 ]; do
 	shift 2
 done
 
+export CGO_ENABLED=0 # static: it runs on every Debian
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 # A tag v1.2 is version 1.2; commits behind it are later, those before any tag earlier than all.
 if [ -z "$version" ]; then

@@ -5,7 +5,11 @@ package automaton
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 
 	"minne/internal/algo/image"
 )
@@ -120,11 +124,26 @@ type builder struct {
 	stats    Stats
 }
 
-// wildTogether are the patterns with .* or long counts that are tried in one DFA.
-const wildTogether = 12
+// ErrTooLarge names the patterns that don't even fit into a deterministic automaton of their own.
+type ErrTooLarge struct {
+	Patterns []int
+	first    string
+	why      error
+}
+
+func (e *ErrTooLarge) Error() string {
+	text := fmt.Sprintf("pattern %d, %s", e.Patterns[0], e.first)
+	if more := len(e.Patterns) - 1; more > 0 {
+		text += fmt.Sprintf(", and %d more", more)
+	}
+	return text + ": " + e.why.Error()
+}
+
+func (e *ErrTooLarge) Unwrap() error { return e.why }
 
 // deterministic builds DFAs for all patterns. Byte strings are put together, since their automaton can't explode,
-// and so are patterns whose repeats are small.
+// and so are patterns whose repeats are small: what these are in the middle of adds up. Together with the others, whose
+// states multiply, theirs would multiply too.
 func (b *builder) deterministic(patterns []Pattern) ([]*compressed, error) {
 	var literals, calm, wild []int32
 	for i, p := range patterns {
@@ -137,65 +156,122 @@ func (b *builder) deterministic(patterns []Pattern) ([]*compressed, error) {
 			calm = append(calm, int32(i))
 		}
 	}
-	var groups []*compressed
-	for _, ids := range append([][]int32{literals, calm}, slices.Collect(slices.Chunk(wild, wildTogether))...) {
-		if len(ids) == 0 {
+	groups, err := b.literals(literals)
+	if err != nil {
+		return nil, err
+	}
+	alone, err := b.alone(slices.Concat(calm, wild))
+	if err != nil {
+		return nil, err
+	}
+	var kinds [2][]*compressed
+	each(2, func(i int) {
+		ids := [][]int32{calm, wild}[i]
+		kinds[i] = b.packed(ids, alone)
+	})
+	return append(groups, slices.Concat(kinds[0], kinds[1])...), nil
+}
+
+// literals builds one DFA of byte strings, or, where it is too large, one of each half.
+func (b *builder) literals(ids []int32) ([]*compressed, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	d, err := literalDFA(b.patterns, ids, bounds{b.States, b.Memory})
+	switch {
+	case err == nil:
+		return []*compressed{d.compress(b.literalDefaults, b.literalRows)}, nil
+	case len(ids) == 1:
+		return nil, &ErrTooLarge{[]int{int(ids[0])}, b.patterns[ids[0]].Text, err}
+	}
+	first, err := b.literals(ids[:len(ids)/2])
+	if err != nil {
+		return nil, err
+	}
+	second, err := b.literals(ids[len(ids)/2:])
+	return append(first, second...), err
+}
+
+// alone builds the smallest DFA of each pattern.
+func (b *builder) alone(ids []int32) (map[int32]*dfa, error) {
+	made, errs := make([]*dfa, len(ids)), make([]error, len(ids))
+	each(len(ids), func(i int) {
+		n, err := b.nfa(ids[i:i+1], noBorders)
+		if err == nil {
+			made[i], err = determinize(n, bounds{b.States, b.Memory})
+		}
+		if err == nil {
+			made[i] = made[i].minimised()
+		}
+		errs[i] = err
+	})
+	all := map[int32]*dfa{}
+	var large *ErrTooLarge
+	for i, id := range ids {
+		var explodes *ErrExplodes
+		switch err := errs[i]; {
+		case err == nil:
+			all[id] = made[i]
+		case !errors.As(err, &explodes):
+			return nil, err
+		case large == nil:
+			large = &ErrTooLarge{[]int{int(id)}, b.patterns[id].Text, err}
+		default:
+			large.Patterns = append(large.Patterns, int(id))
+		}
+	}
+	if large != nil {
+		slices.Sort(large.Patterns)
+		return nil, large
+	}
+	return all, nil
+}
+
+// packed puts patterns together in as few DFAs as it finds. Those whose text begins alike share states: in the order of their text one after
+// the other is added to a DFA until that explodes, which begins the next.
+func (b *builder) packed(ids []int32, alone map[int32]*dfa) []*compressed {
+	slices.SortStableFunc(ids, func(x, y int32) int { return strings.Compare(b.patterns[x].Text, b.patterns[y].Text) })
+	m := &multiplier{limit: bounds{b.States, b.Memory}}
+	groups := make([]*compressed, len(ids)) // more than there will be
+	var compressing sync.WaitGroup
+	full := 0
+	finish := func(d *dfa) {
+		at := full
+		full++
+		compressing.Go(func() { groups[at] = d.compress(b.Defaults, b.Rows) })
+	}
+	var open *dfa
+	for _, id := range ids {
+		if open == nil {
+			open = alone[id]
 			continue
 		}
-		more, err := b.split(ids)
+		p, err := m.product(open, alone[id])
 		if err != nil {
-			return nil, err
+			finish(open)
+			p = alone[id]
 		}
-		groups = append(groups, more...)
+		open = p
 	}
-	return groups, nil
+	if open != nil {
+		finish(open)
+	}
+	compressing.Wait()
+	return groups[:full]
 }
 
-// split builds one DFA of patterns, or, where it explodes, one of each half.
-func (b *builder) split(ids []int32) ([]*compressed, error) {
-	d, err := b.one(ids)
-	var explodes *ErrExplodes
-	switch {
-	case err == nil && b.literal(ids):
-		return []*compressed{d.compress(b.literalDefaults, b.literalRows)}, nil
-	case err == nil:
-		return []*compressed{d.compress(b.Defaults, b.Rows)}, nil
-	case !errors.As(err, &explodes):
-		return nil, err
-	case len(ids) == 1:
-		return nil, fmt.Errorf("pattern %d, %s: %w", ids[0], b.patterns[ids[0]].Text, err)
+// each calls f with 0…n−1, on all CPUs.
+func each(n int, f func(int)) {
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		wait.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
 	}
-	first, err := b.split(ids[:len(ids)/2])
-	if err != nil {
-		return nil, err
-	}
-	second, err := b.split(ids[len(ids)/2:])
-	if err != nil {
-		return nil, err
-	}
-	return append(first, second...), nil
-}
-
-// literal tells whether patterns are byte strings.
-func (b *builder) literal(ids []int32) bool {
-	return !slices.ContainsFunc(ids, func(id int32) bool { return b.patterns[id].Literal == nil })
-}
-
-// one builds the smallest DFA of patterns.
-func (b *builder) one(ids []int32) (*dfa, error) {
-	limit := bounds{b.States, b.Memory}
-	if b.literal(ids) {
-		return literalDFA(b.patterns, ids, limit)
-	}
-	n, err := b.nfa(ids, noBorders)
-	if err != nil {
-		return nil, err
-	}
-	d, err := determinize(n, limit)
-	if err != nil {
-		return nil, err
-	}
-	return d.minimised(), nil
+	wait.Wait()
 }
 
 // nfa compiles patterns to one NFA.

@@ -52,7 +52,7 @@ func (d *dfa) defaults(longest int) []int32 {
 
 // edges are the pairs to be considered.
 func (d *dfa) edges() []edge {
-	var list []edge
+	list := make([]edge, 0, 8*d.states())
 	weigh := func(a, b int32) {
 		if a == b {
 			return
@@ -125,25 +125,44 @@ func (d *dfa) suffixStates(hubs []int32) []int32 {
 	return suffix
 }
 
-// companions weighs states that agree in a part of their rows.
+// companions weighs states that agree in a part of their rows, each pair once.
 func (d *dfa) companions(weigh func(a, b int32)) {
-	for part := range rowParts {
-		from, to := d.classes*part/rowParts, d.classes*(part+1)/rowParts
-		if from == to {
-			continue
-		}
-		buckets := map[uint64][]int32{}
-		for s := range d.states() {
-			h := rowHash(d.row(s)[from:to])
-			b := buckets[h]
-			for _, o := range b {
-				weigh(int32(s), o)
+	type bucket struct {
+		states [companions]int32
+		used   int32
+	}
+	var parts [rowParts]struct {
+		number  *pairs
+		buckets []bucket
+	}
+	for i := range parts {
+		parts[i].number = newPairs()
+	}
+	weighed := make([]int32, d.states()) // the last state that one was weighed with, plus 1
+	for s := range int32(d.states()) {
+		for i := range parts {
+			part := &parts[i]
+			from, to := d.classes*i/rowParts, d.classes*(i+1)/rowParts
+			if from == to {
+				continue
 			}
-			if len(b) < companions {
-				buckets[h] = append(b, int32(s))
+			n := part.number.number(rowHash(d.row(int(s))[from:to]), int32(len(part.buckets)))
+			if int(n) == len(part.buckets) {
+				part.buckets = append(part.buckets, bucket{})
+			}
+			b := &part.buckets[n]
+			for _, o := range b.states[:b.used] {
+				if weighed[o] != s+1 {
+					weighed[o] = s + 1
+					weigh(s, o)
+				}
+			}
+			if b.used < companions {
+				b.states[b.used] = s
+				b.used++
 			} else {
-				copy(b[companions/2:], b[companions/2+1:])
-				b[companions-1] = int32(s)
+				copy(b.states[companions/2:], b.states[companions/2+1:])
+				b.states[companions-1] = s
 			}
 		}
 	}
@@ -246,11 +265,11 @@ func (f *forest) rootInMiddle(tree int32) {
 	f.hangFrom(s)
 }
 
-// rowHash is FNV-1a over whole transitions; equal hashes only propose a pair.
+// rowHash is FNV-1a over whole transitions, never 0; equal hashes only propose a pair.
 func rowHash(part []int32) uint64 {
 	h := uint64(14695981039346656037)
 	for _, t := range part {
 		h = (h ^ uint64(uint32(t))) * 1099511628211
 	}
-	return h
+	return h | 1
 }

@@ -5,6 +5,7 @@ package automaton
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"minne/internal/algo/image"
 )
@@ -43,42 +44,70 @@ const (
 // listMost are the transitions of a recordList.
 const listMost = 4
 
-// compressed is a dfa with its defaults chosen, and how each state is stored.
+// compressed is a dfa with its defaults chosen, and what each state stores. Its table is gone: it is many times larger.
 type compressed struct {
 	*dfa
 	parent []int32
 	kind   []uint8
-	own    [][]uint8 // classes of the transitions that a state stores
 	dead   []bool
+	first  []int32 // of a state: where its stored transitions begin in own and to; one more state tells the end
+	own    []uint8 // classes of the stored transitions
+	rarest uint8   // a class of the fewest bytes
+	to     []int32
 }
 
 // compress chooses defaults. The first rows states breadth first keep all of their transitions, so that the ones
 // that traffic is mostly in take one read per byte.
 func (d *dfa) compress(longest, rows int) *compressed {
-	c := &compressed{dfa: d, parent: d.defaults(longest), kind: make([]uint8, d.states()), own: make([][]uint8, d.states()), dead: make([]bool, d.states())}
-	for s := range d.states() {
-		c.dead[s] = d.isDead(s)
-		p := c.parent[s]
-		if p < 0 || s < rows {
-			c.parent[s] = -1
-			continue
-		}
-		up := d.row(int(p))
-		for class, t := range d.row(s) {
-			if t != up[class] {
-				c.own[s] = append(c.own[s], uint8(class))
-			}
-		}
-		switch n := len(c.own[s]); {
-		case n <= listMost:
-			c.kind[s] = recordList
-		case mapWords(d.classes)+n < d.classes:
-			c.kind[s] = recordMap
-		default:
-			c.parent[s], c.own[s] = -1, nil
+	c := &compressed{dfa: d, parent: d.defaults(longest), kind: make([]uint8, d.states()), dead: make([]bool, d.states()), first: make([]int32, 1, d.states()+1)}
+	size := d.classSizes()
+	for class := range d.classes {
+		if size[class] > 0 && size[class] < size[c.rarest] {
+			c.rarest = uint8(class)
 		}
 	}
+	for s := range d.states() {
+		c.dead[s] = d.isDead(s)
+		c.store(s, s >= rows)
+		c.first = append(c.first, int32(len(c.own)))
+	}
+	c.own, c.to = slices.Clip(c.own), slices.Clip(c.to)
+	c.dfa = &dfa{classOf: d.classOf, classes: d.classes, start: d.start, now: d.now, end: d.end}
 	return c
+}
+
+// store notes the transitions in which the next state differs from its default: all of them where it has none, or may have
+// none, or would need as much memory.
+func (c *compressed) store(s int, may bool) {
+	row, from := c.row(s), len(c.own)
+	if p := c.parent[s]; p >= 0 && may {
+		up := c.row(int(p))
+		for class, t := range row {
+			if t != up[class] {
+				c.own, c.to = append(c.own, uint8(class)), append(c.to, t)
+			}
+		}
+		if len(c.own) == from { // a list has one at least: one that its default has too
+			c.own, c.to = append(c.own, c.rarest), append(c.to, row[c.rarest])
+		}
+		switch n := len(c.own) - from; {
+		case n <= listMost:
+			c.kind[s] = recordList
+			return
+		case mapWords(c.classes)+n < c.classes:
+			c.kind[s] = recordMap
+			return
+		}
+	}
+	c.parent[s], c.own, c.to = -1, c.own[:from], c.to[:from]
+	for class, t := range row {
+		c.own, c.to = append(c.own, uint8(class)), append(c.to, t)
+	}
+}
+
+// stored are the transitions of a state: their classes, ascending, and where they lead.
+func (c *compressed) stored(s int) ([]uint8, []int32) {
+	return c.own[c.first[s]:c.first[s+1]], c.to[c.first[s]:c.first[s+1]]
 }
 
 // isDead tells whether nothing leads out of a state and it finds nothing.
@@ -94,19 +123,25 @@ func (d *dfa) isDead(s int) bool {
 // mapWords are those of a recordMap before its transitions.
 func mapWords(classes int) int { return 1 + 2*((classes+31)/32) }
 
-// transitions counts what is stored: over classes of bytes, and over bytes, each with the defaults.
-func (c *compressed) transitions() (classes, bytes int) {
-	var size [256]int // of a class
-	for _, class := range c.classOf {
+// classSizes are the bytes of each class. A tail's activation is one of none.
+func (d *dfa) classSizes() (size [256]int) {
+	for _, class := range d.classOf {
 		size[class]++
 	}
+	return size
+}
+
+// transitions counts what is stored: over classes of bytes, and over bytes, each with the defaults.
+func (c *compressed) transitions() (classes, bytes int) {
+	size := c.classSizes()
 	for s := range c.states() {
 		if c.parent[s] < 0 {
 			classes, bytes = classes+c.classes, bytes+256
 			continue
 		}
 		classes, bytes = classes+1, bytes+1
-		for _, class := range c.own[s] {
+		own, _ := c.stored(s)
+		for _, class := range own {
 			classes, bytes = classes+1, bytes+size[class]
 		}
 	}
@@ -182,11 +217,12 @@ func placeClasses(m *image.Image, of [256]uint8) int {
 func ones(mask uint32) uint32 { return uint32(bits.OnesCount32(mask)) }
 
 func (c *compressed) recordWords(s int) int {
+	own, _ := c.stored(s)
 	switch c.kind[s] {
 	case recordList:
-		return 2 + max(1, len(c.own[s]))
+		return 2 + len(own)
 	case recordMap:
-		return mapWords(c.classes) + len(c.own[s])
+		return mapWords(c.classes) + len(own)
 	}
 	return c.classes
 }
@@ -213,17 +249,9 @@ func (c *compressed) writeFound(m *image.Image, s int, lists map[string]int, num
 }
 
 func (c *compressed) writeRecord(w []uint32, s int, states, defaults []uint32) {
-	row, own := c.row(s), c.own[s]
+	own, to := c.stored(s)
 	switch c.kind[s] {
-	case recordRow:
-		for class, t := range row {
-			w[class] = states[t]
-		}
-		return
 	case recordList:
-		if len(own) == 0 {
-			own = []uint8{0} // a transition that its default has too
-		}
 		for i := range listMost { // the first transition again where there are fewer: the first that fits is taken
 			class := own[0]
 			if i < len(own) {
@@ -244,7 +272,7 @@ func (c *compressed) writeRecord(w []uint32, s int, states, defaults []uint32) {
 		}
 	}
 	first := c.recordWords(s) - len(own)
-	for i, class := range own {
-		w[first+i] = states[row[class]]
+	for i, t := range to {
+		w[first+i] = states[t]
 	}
 }

@@ -21,7 +21,7 @@ the numbers put in. What the sheet does not say is listed: as unknown, or as an
 assumption.
 
 The watts of a machine: minne lab energy, and under traffic minne lab power.
-The form of the file: docs/hardware.md; examples: docs/examples/bom.`,
+The form of the file: docs/guides/choose-hardware.md; examples: docs/examples/bom.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			sheet, err := bom.Load(args[0])

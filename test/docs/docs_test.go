@@ -10,6 +10,7 @@
 //	<!-- ports: eth0 eth1 -->    the links the machine has
 //	<!-- no daemon -->           the commands run on a machine that is no router: those of the lab
 //	```yaml minne.yaml           writes the block to that file, which must be a valid configuration
+//	```parts router.yaml         the same, a sheet of parts for minne bom
 //	```console                   runs each line after "# ", in order, beside a running daemon
 //	```console long              commands that take long: only their flags are checked, by --help
 //
@@ -36,6 +37,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/bom"
 	"minne/internal/config"
 	"minne/internal/testbuild"
 	"minne/internal/testns"
@@ -153,6 +155,11 @@ func run(t *testing.T, g guide, bin string) {
 			if b.word != "" {
 				write(t, filepath.Join(dir, b.word), b.text)
 			}
+		case "parts":
+			if _, err := bom.Parse(at, []byte(strings.Join(b.text, "\n")+"\n")); err != nil {
+				t.Errorf("example is not a valid sheet of parts:\n%v", err)
+			}
+			write(t, filepath.Join(dir, b.word), b.text)
 		case "console":
 			if len(g.ports) == 0 && !g.noDaemon {
 				continue // commands of the machine, not of a router: ./dev demo and the like

@@ -7,6 +7,7 @@
 
 #include "capture.h"
 #include "guard.h"
+#include "match.h"
 #include "route.h"
 
 static __always_inline void write_trace(struct packet *p, struct way *w, enum reason why)
@@ -23,6 +24,7 @@ static __always_inline void write_trace(struct packet *p, struct way *w, enum re
 	t->flow = w->connection ? w->connection->number : 0;
 	t->verdict = w->verdict;
 	t->zones = w->zones;
+	t->label = w->label;
 	t->egress = why == REASON_NONE && w->adj ? w->adj->interface : 0;
 	t->port = why == REASON_NONE && w->adj ? w->adj->port : 0;
 }
@@ -51,19 +53,30 @@ static __always_inline void sample(struct packet *p, struct control *c, enum rea
 }
 
 // Ends the journey: drop or punt, by the reason's place in its list. What is punted must
-// get past the guard.
+// get past the guard, and is held to the limit of what it was recognised as.
 static __always_inline int leave(struct packet *p, struct way *w, struct control *c, enum reason why)
 {
 	int action = why < REASON_LAST_DROP ? XDP_DROP : XDP_PASS;
-	__u32 key;
+	int searched = match_build && action == XDP_PASS && why < REASON_COUNT && match_of_reason[why];
+	__u32 key, said = 0;
 
+	if (searched)
+		match_note(p, w);
 	if (!trace_build && action == XDP_PASS && !guard_admits(p, why)) {
 		why = REASON_GUARD;
 		action = XDP_DROP;
+	} else if (searched) {
+		said = match_noted(p->ctx);
+		if (said & MATCH_DROP) {
+			why = REASON_RECOGNISED;
+			action = XDP_DROP;
+		}
 	}
 	key = why;
 	captured_went(p, action, why, 0, w->verdict);
 	if (trace_build) {
+		if (searched)
+			w->label = said & (MATCH_LABELS - 1);
 		write_trace(p, w, why);
 	} else {
 		__u64 *count = bpf_map_lookup_elem(&reasons, &key);

@@ -79,6 +79,7 @@ struct flow_side {
 };
 
 #define FLOW_TRANSLATED 1 // the replies' addresses or ports are not just the original's turned round
+#define FLOW_SEARCHED 2   // the first packets of this direction have been looked through (match.h); the bits above are the label
 
 // Written by user space when the table is made, and later only: generation by user
 // space; head, tail by everybody.
@@ -187,6 +188,21 @@ static __always_inline __u16 flow_tick(__u32 number)
 static __always_inline struct flow_side *flow_side(__u32 number)
 {
 	return bpf_map_lookup_elem(&flow_sides, &number);
+}
+
+// Where the flags are in the word that they share with version and mark.
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define FLOW_FLAGS_SHIFT 8
+#else
+#define FLOW_FLAGS_SHIFT 16
+#endif
+
+// flow_flag adds flags to a side of a flow that is in use. Another CPU may write the mark, or end the flow.
+static __always_inline void flow_flag(struct flow_side *s, __u32 flags)
+{
+	__u32 *word = (__u32 *)&s->version;
+
+	__sync_fetch_and_or(word, flags << FLOW_FLAGS_SHIFT);
 }
 
 // The bucket that a header may lie in, 0 ≤ probe < FLOW_PROBES: one by the low half of

@@ -267,6 +267,7 @@ const volatile __u32 trace_build = 0;
 	X(FITS)      /* egress MTU, and not back where it came from */                    \
 	X(JUDGE)     /* what the firewall says of the way from zone to zone */            \
 	X(FRESH)     /* does the kernel want to see a packet to this neighbour? */        \
+	X(MATCH)     /* is it more than flows with its label may send? */                 \
 	X(REWRITE)   /* room for the tags to push */
 
 #define NAME_STAGE(name) STAGE_##name,
@@ -288,6 +289,7 @@ struct trace {
 	__u32 flow;      // of the flow table: number of the side, 0 for none
 	__u32 verdict;   // of the classifier, 0 when it was not asked
 	__u32 zones;     // ingress << 8 | egress
+	__u32 label;     // that patterns gave the flow, 0 for none
 	enum stage last; // stage that was reached
 	__u32 told[STAGE_COUNT]; // 0 for a stage that was not reached, else its reason + 1
 };

@@ -19,7 +19,8 @@
 	X(BLACKHOLE)      /* the route says: discard */                                       \
 	X(INTERNAL)       /* can't happen: the packet changed size under our hands */            \
 	X(DENIED)         /* a rule of the firewall, or its default, denies it without a word */ \
-	X(GUARD)          /* would go up to the kernel, but its class is over budget (guard.h) */
+	X(GUARD)          /* would go up to the kernel, but its class is over budget (guard.h) */ \
+	X(RECOGNISED)     /* of a flow that patterns recognised, and over its limit (match.h) */
 
 // The packet goes up to the kernel, untouched.
 #define PUNT_REASONS(X)                                                                       \

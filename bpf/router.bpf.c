@@ -35,6 +35,7 @@ static __always_inline enum reason decide4(struct packet *p, struct way *w, stru
 	PASS(FITS, fits(p, w, w->adj->mtu4, p->in->flags & IF_REDIRECTS4));
 	PASS(JUDGE, judge(p, w, c, 0));
 	PASS(FRESH, refresh(w));
+	PASS(MATCH, recognised(p, w));
 	return REASON_NONE;
 }
 
@@ -51,6 +52,7 @@ static __always_inline enum reason decide6(struct packet *p, struct way *w, stru
 	PASS(FITS, fits(p, w, w->adj->mtu6, 1));
 	PASS(JUDGE, judge(p, w, c, 1));
 	PASS(FRESH, refresh(w));
+	PASS(MATCH, recognised(p, w));
 	return REASON_NONE;
 }
 

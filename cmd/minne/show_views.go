@@ -78,6 +78,13 @@ programs themselves. That needs no daemon.`
 	return c
 }
 
+func newShowMatchCommand(a *app) *cobra.Command {
+	c := viewCommand(a, "match", "Show which flows were recognised by patterns, and how much of them was dropped", "match", show.Match)
+	c.Long = `Show what the patterns of the section match have recognised: flows by set and by pattern, what these have sent in all
+and what of it was more than they may. Counters begin with the daemon, and with other patterns.`
+	return c
+}
+
 func newShowNeighborsCommand(a *app) *cobra.Command {
 	c := viewCommand[[]kernel.Neighbour](a, "neighbors", "Show the ARP and ND tables", "neighbors", show.Neighbors)
 	c.Aliases = []string{"neighbours", "arp"}

@@ -21,6 +21,7 @@ type Config struct {
 	Firewall   *Firewall             `yaml:"firewall" json:"firewall,omitempty" doc:"What may pass between zones. Without zones, all that is routed passes."`
 	NAT        []NAT                 `yaml:"nat" json:"nat,omitempty" doc:"Translation of addresses; the first that matches a connection holds." ordered:"true"`
 	Limits     []SourceLimit         `yaml:"limits" json:"limits,omitempty" doc:"How much each host of a zone may use, so that one does not hurt the others."`
+	Recognise  *Recognition          `yaml:"match" json:"match,omitempty" doc:"Recognises flows by patterns in their first payload bytes, to label or to limit them. Absent: nothing is looked at, and it costs nothing."`
 	Routing    Routing               `yaml:"routing" json:"routing" doc:"Static routes and routing protocols."`
 	Services   Services              `yaml:"services" json:"services,omitzero" doc:"What the router does for its neighbours: addresses, names, time; and how to log in."`
 	FastPath   FastPath              `yaml:"fast-path" json:"fast-path" doc:"The XDP fast path."`

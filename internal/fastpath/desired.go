@@ -10,6 +10,7 @@ import (
 	"minne/internal/config"
 	"minne/internal/fastpath/fib"
 	"minne/internal/fastpath/guard"
+	"minne/internal/fastpath/match"
 )
 
 // Desired is the fast path that a configuration asks for.
@@ -20,6 +21,7 @@ type Desired struct {
 	Flows      int                    `json:"flows"`      // room in the flow table; 0 for the default
 	Interfaces map[string]DesiredPort `json:"interfaces"` // by kernel name, ports and VLANs alike
 	Guard      guard.Settings         `json:"guard"`
+	Match      *match.Sets            `json:"match,omitempty"` // nil: flows are not recognised
 }
 
 // DesiredPort is what one interface should do.

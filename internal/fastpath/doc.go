@@ -18,6 +18,7 @@
 //   - settings.go and features.go hear of what rib does not tell: forwarding and
 //     rp_filter per interface, and what drivers can do
 //   - followed.go makes flows of connections that the program can't ask conntrack about
+//   - match.go has flows recognised by patterns in their first bytes
 //   - run.go asks the program about one packet; samples.go hears of drops and punts
 //   - observe.go tells what is going on; reasons.go puts it in words
 //
@@ -31,6 +32,6 @@ package fastpath
 // The program is built twice: routerct asks conntrack through the kernel's functions for it, which
 // needs BTF, and router runs on kernels without.
 
-//go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -cc $BPF_CLANG -strip $BPF_STRIP -type reason -type stage router ../../bpf/router.bpf.c -- -O2 -g -Wall -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu -I/usr/include/arm-linux-gnueabihf -I/usr/include/i386-linux-gnu -I/usr/include/riscv64-linux-gnu
+//go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -cc $BPF_CLANG -strip $BPF_STRIP -type reason -type stage -type match_flow router ../../bpf/router.bpf.c -- -O2 -g -Wall -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu -I/usr/include/arm-linux-gnueabihf -I/usr/include/i386-linux-gnu -I/usr/include/riscv64-linux-gnu
 //go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -cc $BPF_CLANG -strip $BPF_STRIP routerct ../../bpf/router.bpf.c -- -DCONNTRACK -O2 -g -Wall -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu -I/usr/include/arm-linux-gnueabihf -I/usr/include/i386-linux-gnu -I/usr/include/riscv64-linux-gnu
 //go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -cc $BPF_CLANG -strip $BPF_STRIP flowenter ../../bpf/flowenter.bpf.c -- -O2 -g -Wall -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu -I/usr/include/arm-linux-gnueabihf -I/usr/include/i386-linux-gnu -I/usr/include/riscv64-linux-gnu

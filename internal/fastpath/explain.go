@@ -35,6 +35,7 @@ type Explanation struct {
 	Port      string `json:"port,omitempty"`   // the port below
 	SrcMAC    string `json:"source-mac,omitempty"`
 	DstMAC    string `json:"destination-mac,omitempty"`
+	Label     string `json:"label,omitempty"` // that patterns gave its flow
 
 	Run       Verdict        `json:"-"` // as the program answered
 	IP        packet.Summary `json:"-"` // of the packet as it came
@@ -73,6 +74,7 @@ func (f *FastPath) Explain(frame []byte, ifindex int) (Explanation, error) {
 	}
 	j := &journey{t: f.tables, verdict: v, ip: packet.Summarize(frame)}
 	e := Explanation{Packet: j.ip.String(), Steps: j.steps(), Verdict: VerdictOf(v.Action), Run: v, IP: j.ip}
+	e.Label = f.prog.match.Label(int(v.trace.Label))
 	if v.Ingress != 0 {
 		e.Interface = f.tables.nameOf(v.Ingress)
 	}

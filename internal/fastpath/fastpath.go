@@ -89,7 +89,7 @@ func (f *FastPath) start() error {
 		return err
 	}
 	f.ports, f.adopted = ports, len(ports)
-	s := shape{structure: f.structureFor(fib.Small), capacity4: fib.Small, capacity6: fib.Small, tells: f.listener != nil}
+	s := shape{structure: f.structureFor(fib.Small), capacity4: fib.Small, capacity6: fib.Small, tells: f.listener != nil, match: f.desired.Match}
 	s.firewall = f.firewall.shape(s.firewall, f.desired.Flows)
 	err = f.withFlowsOrWithout(s, func(s shape) (err error) {
 		f.prog, err = loadCounting(f.inst.BPFDir, s)
@@ -168,6 +168,7 @@ func (f *FastPath) Apply(_ context.Context, d Desired) error {
 	}
 	f.tables.desired = d
 	s := f.restructured(f.prog.shape)
+	s.match = f.prog.matchFor(d)
 	if s.firewall.conntrack {
 		s.firewall.flows = flowsFor(d.Flows)
 	}
@@ -184,6 +185,9 @@ func (f *FastPath) Apply(_ context.Context, d Desired) error {
 		return err
 	}
 	f.prog.guard.Set(d.Guard)
+	if d.Match != nil {
+		f.prog.limits.Set(d.Match)
+	}
 	f.tables.reread()
 	f.failed = f.reconcile()
 	return f.failed
@@ -430,7 +434,7 @@ func (f *FastPath) wantedPorts() map[int]string {
 		for bottom.VLANID != 0 && f.tables.links[bottom.Parent] != nil {
 			bottom = f.tables.links[bottom.Parent]
 		}
-		if bottom.VLANID == 0 && bottom.Master == 0 && bottom.Index < maxIfindex {
+		if _, ethernet := macOf(bottom.MAC); ethernet && bottom.VLANID == 0 && bottom.Master == 0 && bottom.Index < maxIfindex {
 			wanted[bottom.Index] = bottom.Name
 		}
 	}

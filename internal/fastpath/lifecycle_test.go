@@ -21,6 +21,7 @@ import (
 
 	"minne/internal/fastpath/fib"
 	"minne/internal/fastpath/flow"
+	"minne/internal/fastpath/match"
 )
 
 // fastPackets is how many packets the program itself has sent out of a port, by its own count.
@@ -373,15 +374,19 @@ func TestSamplesOfDrops(t *testing.T) {
 func TestVerifier(t *testing.T) {
 	judged := firewallShape{on: true, members: minMembers}
 	stateful := firewallShape{on: true, members: minMembers, flows: flow.MinFlows, conntrack: true}
+	patterns := patternSets(t, "sets: {x: {patterns: [/a.*b/s, 0102]}}")
 	for _, c := range []struct {
 		name     string
 		firewall firewallShape
+		match    *match.Sets
 		build    string
 	}{
-		{"ordinary", firewallShape{}, ""}, {"tracing", firewallShape{}, "trace_build"}, {"capturing", firewallShape{}, "capture_build"},
-		{"firewall", judged, ""}, {"stateful firewall", stateful, ""}, {"stateful firewall, capturing", stateful, "capture_build"},
+		{"ordinary", firewallShape{}, nil, ""}, {"tracing", firewallShape{}, nil, "trace_build"}, {"capturing", firewallShape{}, nil, "capture_build"},
+		{"firewall", judged, nil, ""}, {"stateful firewall", stateful, nil, ""}, {"stateful firewall, capturing", stateful, nil, "capture_build"},
+		{"patterns", firewallShape{}, patterns, ""}, {"patterns, stateful firewall", stateful, patterns, ""},
+		{"patterns, tracing", stateful, patterns, "trace_build"}, {"patterns, capturing", stateful, patterns, "capture_build"},
 	} {
-		spec, err := shape{structure: fib.Default, capacity4: fib.Small, capacity6: fib.Small, firewall: c.firewall, tells: c.firewall.conntrack}.spec()
+		spec, err := shape{structure: fib.Default, capacity4: fib.Small, capacity6: fib.Small, firewall: c.firewall, match: c.match, tells: c.firewall.conntrack}.spec()
 		must(t, err)
 		if c.build != "" {
 			must(t, spec.Variables[c.build].Set(uint32(1)))

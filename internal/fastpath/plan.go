@@ -27,6 +27,7 @@ func (f *FastPath) Plan(_ context.Context, d Desired) ([]plan.Change, error) {
 	}
 	if f.applied {
 		changes = append(changes, guardChanges(before.Guard, d.Guard)...)
+		changes = append(changes, matchChanges(before.Match, d.Match)...)
 	}
 	for _, name := range both(before, d) {
 		was, is := before.Interfaces[name], d.Interfaces[name]

@@ -14,6 +14,7 @@ import (
 	"minne/internal/fastpath/fib"
 	"minne/internal/fastpath/guard"
 	"minne/internal/fastpath/mapped"
+	"minne/internal/fastpath/match"
 )
 
 // counterMaps outlive the program: their pins let a new daemon go on counting.
@@ -24,7 +25,8 @@ type shape struct {
 	structure            fib.Structure
 	capacity4, capacity6 fib.Capacity
 	firewall             firewallShape
-	tells                bool // somebody listens to flows that end
+	tells                bool        // somebody listens to flows that end
+	match                *match.Sets // nil where flows are not recognised
 }
 
 // program is a loaded fast path: the program for ports, its tracing twin for
@@ -46,7 +48,8 @@ type program struct {
 	table6      *fib.Table6
 	firewall    firewallMemory
 	guard       *guard.Shared
-	ended       *ended // nil when nobody listens
+	limits      match.Limits // of flows by label
+	ended       *ended       // nil when nobody listens
 
 	enter    *ebpf.Program // makes flows for user space; nil where the program has none
 	followed *followed     // nil when nobody asks conntrack
@@ -107,7 +110,7 @@ func (s shape) spec() (*ebpf.CollectionSpec, error) {
 			return nil, fmt.Errorf("setting firewall_build in the fast path's program: %w", err)
 		}
 	}
-	if err := s.tellsEnded(spec); err != nil {
+	if err := errors.Join(s.tellsEnded(spec), s.recognises(spec)); err != nil {
 		return nil, err
 	}
 	for name, entries := range s.firewall.entries() {
@@ -204,6 +207,7 @@ func (p *program) shared() map[string]*ebpf.Map {
 		routerMapFlowAsks: m.FlowAsks, routerMapFlowAsked: m.FlowAsked,
 	}
 	maps.Copy(all, p.lasting())
+	maps.Copy(all, p.matchMaps())
 	return all
 }
 
@@ -239,7 +243,7 @@ func (p *program) share() error {
 	if p.table6, err = fib.NewTable6(image6, layout6, grace); err != nil {
 		return err
 	}
-	return errors.Join(p.shareFirewall(), p.shareGuard())
+	return errors.Join(p.shareFirewall(), p.shareGuard(), p.shareMatch())
 }
 
 func (p *program) region(m *ebpf.Map) ([]byte, error) {

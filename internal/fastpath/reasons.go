@@ -31,6 +31,7 @@ var reasonTexts = map[Reason]reasonText{
 	Reason(routerReasonREASON_INTERNAL):       {"internal", "the packet changed size under our hands", "this can't happen: please report it with minne tech-support"},
 	Reason(routerReasonREASON_DENIED):         {"denied", "the firewall denies it", "show firewall counts by rule; minne explain names the rule for a packet"},
 	Reason(routerReasonREASON_GUARD):          {"guard", "more for the kernel than its class or its sender may send", "show fast-path tells the classes"},
+	Reason(routerReasonREASON_RECOGNISED):     {"recognised", "of a flow that patterns recognised, and more than those may send", "show match counts by set"},
 
 	Reason(routerReasonREASON_NOT_READY):         {"not-ready", "the tables are still being filled", "lasts some seconds after a start; if it stays, look at minne show log"},
 	Reason(routerReasonREASON_TABLE_FULL):        {"table-full", "the routing table does not fit: the kernel forwards this family", "show fast-path tells the sizes; fewer routes, or structure: auto"},

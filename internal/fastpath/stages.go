@@ -36,6 +36,7 @@ var stageTexts = [routerStageSTAGE_COUNT]stageWords{
 	routerStageSTAGE_FITS:      {"size", (*journey).size},
 	routerStageSTAGE_JUDGE:     {"firewall", (*journey).firewall},
 	routerStageSTAGE_FRESH:     {"fresh", (*journey).fresh},
+	routerStageSTAGE_MATCH:     {"match", (*journey).recognised},
 	routerStageSTAGE_REWRITE:   {"rewrite", (*journey).rewrite},
 }
 
@@ -77,6 +78,8 @@ func (j *journey) refusal(stage int, why Reason) string {
 		return j.source() + ": " + text
 	case routerStageSTAGE_JUDGE:
 		return j.firewall() + ": " + text
+	case routerStageSTAGE_MATCH:
+		return j.recognised() + ": " + text
 	case routerStageSTAGE_NEIGHBOUR:
 		return j.neighbour() + ": " + text
 	case routerStageSTAGE_FITS, routerStageSTAGE_FRESH:

@@ -51,16 +51,16 @@ func (f *FastPath) restructured(s shape) shape {
 // to do: a measured choice must not cost the fast path.
 func (f *FastPath) loadNext(s shape) (*program, error) {
 	if !f.desired.Auto {
-		return f.load(s, f.prog.lasting())
+		return f.load(s, f.prog.lastingFor(s))
 	}
 	s.structure = f.structureFor(s.capacity4)
-	next, err := f.load(s, f.prog.lasting())
+	next, err := f.load(s, f.prog.lastingFor(s))
 	if err == nil || s.structure == fib.Default {
 		return next, err
 	}
 	f.log.Warn("the structure that was measured to be the fastest can't be loaded: the default is used", "structure", s.structure, "error", err)
 	s.structure = fib.Default
-	return f.load(s, f.prog.lasting())
+	return f.load(s, f.prog.lastingFor(s))
 }
 
 // structureWhy says why the IPv4 table has its structure.

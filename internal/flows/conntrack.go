@@ -27,6 +27,7 @@ type Connection struct {
 	Counted  bool      // the kernel counts it (nf_conntrack_acct)
 	Left     time.Duration
 	FastPath bool      // the fast path knows it
+	Label    string    // that patterns gave it; "" for none
 	Repeated [2]uint64 // packets, among those above, that the fast path forwarded
 
 	began  int64  // ns since 1970; 0 when the kernel does not say (nf_conntrack_timestamp)

@@ -54,8 +54,9 @@ type Flow struct {
 	From                  string `json:"from,omitempty"` // zone of the source
 	To                    string `json:"to,omitempty"`   // zone of the destination
 	State                 string `json:"state"`
-	Left                  int    `json:"left-seconds"` // until it ends when nobody speaks
-	Path                  string `json:"path"`         // fast-path or kernel
+	Left                  int    `json:"left-seconds"`    // until it ends when nobody speaks
+	Path                  string `json:"path"`            // fast-path or kernel
+	Label                 string `json:"label,omitempty"` // that patterns gave it (minne show match)
 	Totals
 }
 
@@ -108,7 +109,10 @@ func (t *Table) begin(ctx context.Context) (z *zones, end func(), err error) {
 // each reads both sides and visits every connection.
 // filter says which flows of the fast path matter; others may be taken for the kernel's alone.
 func (t *Table) each(ctx context.Context, filter flow.Filter, visit func(*Connection)) (flows int, err error) {
-	r := t.readRepeated(filter)
+	r, err := t.readRepeated(filter)
+	if err != nil {
+		return 0, err
+	}
 	return len(r.flows), t.join(ctx, r, visit)
 }
 
@@ -291,7 +295,7 @@ func (t *Totals) add(one *Totals, end int) {
 // row is a connection as a row, without its zones.
 func (c *Connection) row(totals Totals) Flow {
 	f := Flow{Protocol: ProtocolName(c.Key[0].Protocol), Source: c.Opener(), Destination: c.Responder(),
-		State: c.State(), Left: int(c.Left / time.Second), Path: PathKernel, Totals: totals}
+		State: c.State(), Left: int(c.Left / time.Second), Path: PathKernel, Label: c.Label, Totals: totals}
 	f.TranslatedSource, f.TranslatedDestination = c.translations()
 	if isICMP(c.Key[0].Protocol) {
 		f.ID = c.Key[0].SourcePort

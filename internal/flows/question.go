@@ -50,6 +50,7 @@ type Filter struct {
 	Zone                string // of either end
 	State               string
 	Path                string // PathFast or PathKernel
+	Label               string // that patterns gave the connection
 }
 
 // Who forwards a connection's packets.
@@ -68,13 +69,13 @@ func Words(words []string) (url.Values, error) {
 		switch word {
 		case PathFast, PathKernel:
 			key, value = "path", word
-		case "src", "dst", "host", "port", "proto", "zone", "state":
+		case "src", "dst", "host", "port", "proto", "zone", "state", "label":
 			if len(words) == 0 {
 				return nil, fmt.Errorf("%s: expected a value behind it", word)
 			}
 			value, words = words[0], words[1:]
 		default:
-			return nil, fmt.Errorf("%q: expected src, dst, host, port, proto, zone, state, fast-path or kernel", word)
+			return nil, fmt.Errorf("%q: expected src, dst, host, port, proto, zone, state, label, fast-path or kernel", word)
 		}
 		if values.Has(key) {
 			return nil, fmt.Errorf("%s: only once, all words must match", word)
@@ -106,6 +107,8 @@ func Parse(values url.Values) (Question, error) {
 			q.Protocols, err = parseProtocol(value)
 		case "zone":
 			q.Zone = value
+		case "label":
+			q.Label = value
 		case "state":
 			q.State, err = oneOf("state", value, states...)
 		case "path":
@@ -162,7 +165,7 @@ func (f *Filter) match(c *Connection, z *zones) bool {
 			f.Port == k[1].SourcePort || f.Port == k[1].DestinationPort)) &&
 		in(f.Source, k[0].Source, k[1].Destination) && in(f.Destination, k[0].Destination, k[1].Source) &&
 		in(f.Host, k[0].Source, k[0].Destination, k[1].Source, k[1].Destination) &&
-		(f.State == "" || f.State == c.State()) &&
+		(f.State == "" || f.State == c.State()) && (f.Label == "" || f.Label == c.Label) &&
 		(f.Zone == "" || z.zone(k[0].Source) == f.Zone || z.zone(k[1].Source) == f.Zone)
 }
 

@@ -18,6 +18,8 @@ type FastPath interface {
 	// false. The fast path takes no updates meanwhile, so visit is quick. When Flows returns, the
 	// Table has been told of all flows that ended before they could be visited, and while they were.
 	Flows(filter flow.Filter, visit func(flow.Flow) bool)
+	// Labels calls visit for directions of flows that patterns have labelled; one may come twice.
+	Labels(visit func(key flow.Key, label string)) error
 	// FlowStats describe the flow table; not ok when there is none.
 	FlowStats() (stats flow.Stats, ok bool, err error)
 }
@@ -30,8 +32,9 @@ type repeated struct {
 	seed  maphash.Seed
 	flows []counted
 	ended map[uint64]*past
-	found map[uint64]bool  // those of ended whose connections the kernel has
-	later map[uint64]*past // of found, what is left where an earlier connection had counted, too
+	label map[uint64]string // of directions of flows that patterns have recognised
+	found map[uint64]bool   // those of ended whose connections the kernel has
+	later map[uint64]*past  // of found, what is left where an earlier connection had counted, too
 }
 
 type counted struct {
@@ -45,10 +48,14 @@ type counts struct{ packets, bytes [2]uint64 }
 
 // readRepeated reads the fast path's side. It comes before the kernel's is read: a connection that ends meanwhile
 // is no longer there, one that begins meanwhile has few packets. A flow that ends meanwhile is counted once.
-func (t *Table) readRepeated(filter flow.Filter) *repeated {
-	r := repeated{seed: t.ended.seed}
+func (t *Table) readRepeated(filter flow.Filter) (*repeated, error) {
+	r := repeated{seed: t.ended.seed, label: map[uint64]string{}}
 	if t.fast == nil {
-		return &r
+		return &r, nil
+	}
+	err := t.fast.Labels(func(key flow.Key, label string) { r.label[hash(r.seed, &key)] = label })
+	if err != nil {
+		return &r, err
 	}
 	t.ended.begin()
 	t.fast.Flows(filter, func(fl flow.Flow) bool {
@@ -60,7 +67,7 @@ func (t *Table) readRepeated(filter flow.Filter) *repeated {
 		r.flows = slices.DeleteFunc(r.flows, func(f counted) bool { return ended[f.id] })
 	}
 	slices.SortFunc(r.flows, func(a, b counted) int { return cmp.Compare(a.hash, b.hash) })
-	return &r
+	return &r, nil
 }
 
 // join reads the kernel's side, and visits each connection with what the fast path has counted of it.
@@ -80,6 +87,9 @@ func hash(seed maphash.Seed, k *flow.Key) uint64 { return maphash.Comparable(see
 
 // join adds what the fast path has counted of a connection to what the kernel has.
 func (r *repeated) join(c *Connection) {
+	for d := 0; d < len(c.Key) && c.Label == "" && len(r.label) > 0; d++ {
+		c.Label = r.label[hash(r.seed, &c.Key[d])]
+	}
 	if len(r.flows) == 0 && len(r.ended) == 0 {
 		return
 	}

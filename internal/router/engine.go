@@ -13,6 +13,7 @@ import (
 
 	"minne/internal/api"
 	"minne/internal/config"
+	"minne/internal/fastpath/match"
 	"minne/internal/firewall"
 	"minne/internal/plan"
 	"minne/internal/revisions"
@@ -45,6 +46,7 @@ type Input struct {
 	Config   *config.Config
 	Secrets  config.Secrets
 	Firewall firewall.Desired
+	Match    *match.Sets // nil without patterns
 }
 
 // target is a revision as the subsystems see it.

@@ -52,6 +52,11 @@ func (f fingerprinter) of(in Input) map[string]string {
 	for path, text := range in.Firewall.Files {
 		prints["file "+path] = f.print(text) // no secret's name has a blank
 	}
+	if in.Match != nil {
+		for path, text := range in.Match.Files {
+			prints["file "+path] = f.print(text)
+		}
+	}
 	return prints
 }
 

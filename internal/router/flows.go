@@ -22,3 +22,8 @@ func viewFlows(ctx context.Context, d *Daemon, query url.Values) (any, error) {
 func viewFlowsSummary(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
 	return d.parts.flows.Summarize(ctx)
 }
+
+// viewMatch answers with what patterns have recognised; nothing where there are none.
+func viewMatch(_ context.Context, d *Daemon, _ url.Values) (any, error) {
+	return d.parts.fastpath.Recognised()
+}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"minne/internal/config"
+	"minne/internal/fastpath/match"
 	"minne/internal/firewall"
 	"minne/internal/instance"
 )
@@ -44,6 +45,14 @@ func (r reader) read(source, text string, strict bool) (Input, error) {
 	if err == nil && strict {
 		err = in.Firewall.Broken
 	}
+	if err != nil {
+		return in, err
+	}
+	in.Match, err = match.Compile(cfg, filepath.Dir(r.inst.Config))
+	if err != nil && !strict {
+		r.log.Error("flows are not recognised by patterns", "error", err)
+		err = nil
+	}
 	return in, err
 }
 
@@ -66,6 +75,9 @@ func (r reader) preview(source, text string, _ bool) (Input, error) {
 	}
 	if err == nil {
 		err = in.Firewall.Broken
+	}
+	if err == nil {
+		in.Match, err = match.Compile(cfg, filepath.Dir(r.inst.Config))
 	}
 	return in, err
 }

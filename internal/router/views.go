@@ -25,6 +25,7 @@ var views = map[string]view{
 	"set":           viewSet,
 	"flows":         viewFlows,
 	"flows/summary": viewFlowsSummary,
+	"match":         viewMatch,
 	"services":      viewServices,
 	"dhcp":          viewDHCP,
 }

@@ -95,11 +95,17 @@ func (p parts) subsystems() []Subsystem {
 		},
 		part[fastpath.Desired]{
 			name:    "fast-path",
-			render:  func(in Input) (fastpath.Desired, error) { return fastpath.Render(in.Config) },
+			render:  renderFastPath,
 			verbs:   p.fastpath,
 			restore: p.fastpath.Apply,
 		},
 	}, p.services.subsystems()...)
+}
+
+func renderFastPath(in Input) (fastpath.Desired, error) {
+	d, err := fastpath.Render(in.Config)
+	d.Match = in.Match
+	return d, err
 }
 
 // tasks returns what runs as long as the daemon does.

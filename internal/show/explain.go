@@ -29,6 +29,9 @@ func Explained(w io.Writer, x router.Explained) error {
 	if err := steps.rowsOnly(w); err != nil {
 		return err
 	}
+	if x.Label != "" && x.Verdict != fastpath.VerdictForwarded {
+		fmt.Fprintf(w, "Its flow was recognised as %s (minne show match)\n", x.Label)
+	}
 	switch x.Verdict {
 	case fastpath.VerdictForwarded:
 		fmt.Fprintf(w, "Forwarded by the fast path out of %s", x.Egress)

@@ -5,6 +5,7 @@ package show
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,13 +53,21 @@ func flowTable(a flows.Answer) table {
 	t := table{head: []string{"Proto", "Source", "Destination", "Translated", "State", ">Left"}}
 	t.head = append(t.head, totalsHead("→", "←", a.Sum)...)
 	t.head = append(t.head, "By")
+	labelled := slices.ContainsFunc(a.Flows, func(f flows.Flow) bool { return f.Label != "" })
+	if labelled {
+		t.head = append(t.head, "Label")
+	}
 	for _, f := range a.Flows {
 		destination := f.Destination.String()
 		if f.ID != 0 {
 			destination += fmt.Sprintf(" id %d", f.ID)
 		}
 		cells := []string{f.Protocol, f.Source.String(), destination, translated(f), f.State, since(time.Duration(f.Left) * time.Second)}
-		t.row(append(append(cells, totals(f.Totals)...), strings.ReplaceAll(f.Path, "-", " "))...)
+		cells = append(append(cells, totals(f.Totals)...), strings.ReplaceAll(f.Path, "-", " "))
+		if labelled {
+			cells = append(cells, orDash(f.Label))
+		}
+		t.row(cells...)
 	}
 	return t
 }

@@ -75,6 +75,12 @@ func (k Key) raw() (r rawKey) {
 // Words is the key as the program has it (struct flow_key of bpf/flow_hash.h).
 func (k Key) Words() [5]uint64 { return k.raw() }
 
+// KeyOfWords is the key of which these are the Words.
+func KeyOfWords(words [5]uint64) Key {
+	r := rawKey(words)
+	return r.key()
+}
+
 func (r *rawKey) key() Key {
 	family := r[4] >> 56
 	return Key{

@@ -7,11 +7,9 @@
 
 #include "procbench.h"
 
-#include <string.h>
+#include "algo/lpm.h"
 
-struct address6 {
-	algo_u64 hi, lo;
-};
+#include <string.h>
 
 static inline const char *addresses_fit(algo_u32 family, const struct set *s)
 {
@@ -31,7 +29,7 @@ static inline void addresses_prepare(algo_u32 family, struct set *s)
 
 	for (size_t i = 0; i < s->count; i++, b += s->stride) {
 		algo_u32 four = addresses_number(b);
-		struct address6 a;
+		struct algo_address6 a;
 
 		if (family == 4) {
 			memcpy(b, &four, 4);

@@ -9,7 +9,7 @@
 #include "algo/fib_native.h"
 
 #define OPEN const algo_u32 *a = w->set->data; fib_native_open4(w->table->words, w->table->view.mask + 1, STRUCTURE, w->table->root_bits)
-#define OPEN6 const struct address6 *a = w->set->data; fib_native_open6(w->table->words, w->table->view.mask + 1)
+#define OPEN6 const struct algo_address6 *a = w->set->data; fib_native_open6(w->table->words, w->table->view.mask + 1)
 
 #define STRUCTURE FIB4_RANGE
 EACH_WAY(range, OPEN, fib4_lookup(a[i]))

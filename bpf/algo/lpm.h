@@ -23,6 +23,11 @@
 #define ALGO_LPM_ROOT_BITS 13
 #define ALGO_LPM_WIDE 0x80000000U
 
+/* An IPv6 address: its two halves as numbers. */
+struct algo_address6 {
+	algo_u64 hi, lo;
+};
+
 /* algo_lpm_ones counts the bits of two words, at once where registers are wide enough. */
 ALGO_INLINE algo_u32 algo_lpm_ones(algo_u32 a, algo_u32 b)
 {

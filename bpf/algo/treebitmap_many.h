@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  *
- * Tree bitmap, many IPv4 addresses at a time, for native programs that have them.
+ * Tree bitmap, many addresses at a time, for native programs that have them.
  *
  * The lookups of a batch go down together, one stage each: while one waits for memory, the others'
- * loads are under way already. A stage does not branch on whether a node has a child, which
- * no predictor knows. Only prefixes longer than 24 bits, which are rare, have a branch.
+ * loads are under way already. For IPv4 a stage does not branch on whether a node has a child, which
+ * no predictor knows. Only prefixes longer than 24 bits, which are rare, have a branch. The ways
+ * of IPv6 are longer and differ more: lookups leave the batch as they end.
  */
 #ifndef MINNE_ALGO_TREEBITMAP_MANY_H
 #define MINNE_ALGO_TREEBITMAP_MANY_H
@@ -77,25 +78,78 @@ ALGO_INLINE void algo_tbm4_all(struct algo_table t, const algo_u32 *addrs, algo_
 	algo_tbm4_batch(t, addrs, hops, n);
 }
 
-#if defined(__x86_64__) && !defined(__POPCNT__)
-/* The same, where the compiler may make one instruction of algo_ones; not every x86-64 has it. */
-__attribute__((target("popcnt"), unused)) static void algo_tbm4_popcnt(struct algo_table t, const algo_u32 *addrs,
-									algo_u32 *hops, algo_u32 n)
+/* algo_tbm6_batch finds the next hops of at most ALGO_TBM_BATCH addresses. */
+ALGO_INLINE void algo_tbm6_batch(struct algo_table t, const struct algo_address6 *addrs, algo_u32 *hops, algo_u32 n)
 {
-	algo_tbm4_all(t, addrs, hops, n);
-}
-#endif
+	algo_u32 node[ALGO_TBM_BATCH], at[ALGO_TBM_BATCH], path[ALGO_TBM_BATCH], going[ALGO_TBM_BATCH], left = n;
+	struct algo_address6 rest[ALGO_TBM_BATCH];
 
-/* algo_tbm4_many finds the next hops of n IPv4 addresses (host byte order). */
-ALGO_INLINE void algo_tbm4_many(struct algo_table t, const algo_u32 *addrs, algo_u32 *hops, algo_u32 n)
+	for (algo_u32 i = 0; i < n; i++) {
+		going[i] = i;
+		at[i] = node[i] = algo_word(t, ALGO_LPM_ROOT + (algo_u32)(addrs[i].hi >> (64 - ALGO_LPM_ROOT_BITS)));
+		algo_tbm_fetch(t, node[i]);
+		rest[i].hi = addrs[i].hi << ALGO_LPM_ROOT_BITS | addrs[i].lo >> (64 - ALGO_LPM_ROOT_BITS);
+		rest[i].lo = addrs[i].lo << ALGO_LPM_ROOT_BITS;
+		path[i] = (algo_u32)(rest[i].hi >> 58);
+	}
+	for (int depth = 0; depth < ALGO_TBM6_DEPTH && left; depth++) {
+		algo_u32 still = 0;
+
+		for (algo_u32 j = 0; j < left; j++) {
+			algo_u32 i = going[j], down = 0, next = algo_tbm_step(t, node[i], path[i], &at[i], &down);
+
+			algo_tbm_fetch(t, next ? next : at[i]);
+			if (next || down) {
+				rest[i].hi = rest[i].hi << ALGO_TBM_STRIDE | rest[i].lo >> (64 - ALGO_TBM_STRIDE);
+				rest[i].lo <<= ALGO_TBM_STRIDE;
+				path[i] = (algo_u32)(rest[i].hi >> 58);
+			}
+			node[i] = next;
+			going[still] = i;
+			still += next != 0;
+		}
+		left = still;
+	}
+	for (algo_u32 i = 0; i < n; i++) {
+		at[i] = algo_tbm_number(t, at[i], path[i]);
+		algo_tbm_fetch(t, at[i] & ALGO_LPM_WIDE ? at[i] : at[i] >> 1);
+	}
+	for (algo_u32 i = 0; i < n; i++)
+		hops[i] = algo_lpm_result(t, at[i]);
+}
+
+ALGO_INLINE void algo_tbm6_all(struct algo_table t, const struct algo_address6 *addrs, algo_u32 *hops, algo_u32 n)
 {
+	for (; n >= ALGO_TBM_BATCH; n -= ALGO_TBM_BATCH, addrs += ALGO_TBM_BATCH, hops += ALGO_TBM_BATCH)
+		algo_tbm6_batch(t, addrs, hops, ALGO_TBM_BATCH);
+	algo_tbm6_batch(t, addrs, hops, n);
+}
+
+/* ALGO_TBM_MANY defines NAME_many, which finds the next hops of n addresses; on x86-64, where the compiler may make one
+ * instruction of algo_ones only if the CPU has it, by one of two copies. */
 #if defined(__x86_64__) && !defined(__POPCNT__)
-	if (__builtin_cpu_supports("popcnt")) {
-		algo_tbm4_popcnt(t, addrs, hops, n);
-		return;
+#define ALGO_TBM_MANY(NAME, ADDRESS)                                                                              \
+	__attribute__((target("popcnt"), unused)) static void NAME##_popcnt(struct algo_table t, const ADDRESS *addrs, \
+									    algo_u32 *hops, algo_u32 n)            \
+	{                                                                                                         \
+		NAME##_all(t, addrs, hops, n);                                                                    \
+	}                                                                                                         \
+	ALGO_INLINE void NAME##_many(struct algo_table t, const ADDRESS *addrs, algo_u32 *hops, algo_u32 n)       \
+	{                                                                                                         \
+		if (__builtin_cpu_supports("popcnt"))                                                             \
+			NAME##_popcnt(t, addrs, hops, n);                                                         \
+		else                                                                                              \
+			NAME##_all(t, addrs, hops, n);                                                            \
+	}
+#else
+#define ALGO_TBM_MANY(NAME, ADDRESS)                                                                        \
+	ALGO_INLINE void NAME##_many(struct algo_table t, const ADDRESS *addrs, algo_u32 *hops, algo_u32 n) \
+	{                                                                                                   \
+		NAME##_all(t, addrs, hops, n);                                                              \
 	}
 #endif
-	algo_tbm4_all(t, addrs, hops, n);
-}
+
+ALGO_TBM_MANY(algo_tbm4, algo_u32) /* host byte order */
+ALGO_TBM_MANY(algo_tbm6, struct algo_address6)
 
 #endif

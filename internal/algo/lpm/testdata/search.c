@@ -14,12 +14,7 @@
 #include <time.h>
 
 #include "shapeshifting.h"
-#include "treebitmap.h"
 #include "treebitmap_many.h"
-
-struct key {
-	algo_u64 hi, lo;
-};
 
 /* read_all reads a file into memory of exactly its size, so that a sanitizer sees what is read behind it. */
 static void *read_all(const char *name, size_t *size)
@@ -48,7 +43,7 @@ static void *read_all(const char *name, size_t *size)
 			answers[i] = lookup;       \
 	} while (0)
 
-static void search(const char *how, struct algo_table t, const struct key *k, size_t n, algo_u32 *answers, algo_u32 *visits)
+static void search(const char *how, struct algo_table t, const struct algo_address6 *k, size_t n, algo_u32 *answers, algo_u32 *visits)
 {
 	if (!strcmp(how, "tbm4") && visits)
 		EACH(algo_tbm4_visited(t, k[i].hi >> 32, visits));
@@ -70,21 +65,29 @@ static void search(const char *how, struct algo_table t, const struct key *k, si
 		exit(2);
 }
 
-/* search_many looks all IPv4 keys up in batches. */
-static void search_many(struct algo_table t, const struct key *keys, size_t n, algo_u32 *answers)
+/* search_many looks all keys up in batches, where there are any. */
+static int search_many(const char *how, struct algo_table t, const struct algo_address6 *keys, size_t n, algo_u32 *answers)
 {
-	algo_u32 *addrs = malloc(4 * n);
+	algo_u32 *addrs;
 
+	if (!strcmp(how, "tbm6")) {
+		algo_tbm6_many(t, keys, answers, (algo_u32)n);
+		return 1;
+	}
+	if (strcmp(how, "tbm4"))
+		return 0;
+	addrs = malloc(4 * n);
 	if (!addrs)
 		exit(1);
 	for (size_t i = 0; i < n; i++)
 		addrs[i] = keys[i].hi >> 32;
 	algo_tbm4_many(t, addrs, answers, (algo_u32)n);
 	free(addrs);
+	return 1;
 }
 
 /* spoil looks keys up in an image that becomes more and more nonsense. */
-static void spoil(const char *how, struct algo_table t, const struct key *keys, size_t n, algo_u32 *answers, int times)
+static void spoil(const char *how, struct algo_table t, const struct algo_address6 *keys, size_t n, algo_u32 *answers, int times)
 {
 	algo_u32 *words = (algo_u32 *)t.words, visits = 0;
 	algo_u64 random = 0x9e3779b97f4a7c15ULL;
@@ -103,8 +106,7 @@ static void spoil(const char *how, struct algo_table t, const struct key *keys, 
 				words[at] ^= (algo_u32)1 << (random >> 35 & 31);
 		}
 		search(how, t, keys, n, answers, times & 1 ? &visits : 0);
-		if (!strcmp(how, "tbm4"))
-			search_many(t, keys, n, answers);
+		search_many(how, t, keys, n, answers);
 	}
 }
 
@@ -113,7 +115,7 @@ int main(int argc, char **argv)
 	size_t image_size, keys_size, n;
 	struct timespec before, after;
 	struct algo_table t;
-	struct key *keys;
+	struct algo_address6 *keys;
 	algo_u32 *answers, *again, visits = 0;
 	double ns;
 
@@ -136,12 +138,9 @@ int main(int argc, char **argv)
 		fprintf(stderr, "a lookup that counts its visits answers something else\n");
 		return 1;
 	}
-	if (!strcmp(argv[1], "tbm4")) {
-		search_many(t, keys, n, again);
-		if (memcmp(answers, again, 4 * n)) {
-			fprintf(stderr, "lookups in batches answer something else\n");
-			return 1;
-		}
+	if (search_many(argv[1], t, keys, n, again) && memcmp(answers, again, 4 * n)) {
+		fprintf(stderr, "lookups in batches answer something else\n");
+		return 1;
 	}
 	fprintf(stderr, "%.3f %.2f\n", (double)visits / (double)n, ns / (double)n);
 	if (argc > 4)

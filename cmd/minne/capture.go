@@ -107,15 +107,12 @@ func (a *app) capture(ctx context.Context, o captureOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.time > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.time)
-		defer cancel()
-	}
+	ctx, over := context.WithCancel(ctx)
+	defer over()
 	hearing, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer hangUp()
 	defer context.AfterFunc(ctx, func() { endCapture(client, hangUp) })()
-	t := &taking{app: a, options: o}
+	t := &taking{app: a, options: o, over: over}
 	err = api.Follow(hearing, client, "capture", o.filter, func(e router.CaptureEvent) error { return t.event(client, hangUp, e) })
 	return errors.Join(err, t.finish())
 }
@@ -133,6 +130,7 @@ func endCapture(client *api.Client, hangUp func()) {
 type taking struct {
 	app     *app
 	options captureOptions
+	over    func() // ends the capture
 	sink    *captureSink
 	written int  // packets, without those as they left
 	full    bool // enough of them are there
@@ -143,6 +141,9 @@ func (t *taking) event(client *api.Client, hangUp func(), e router.CaptureEvent)
 	switch {
 	case e.Started:
 		t.sink, err = t.app.openSink(t.options)
+		if t.options.time > 0 { // counted from here: to load the program takes a while on a busy machine
+			time.AfterFunc(t.options.time, t.over)
+		}
 		fmt.Fprintln(t.app.err, "capturing; Ctrl-C ends it")
 	case e.Packet != nil && !t.full:
 		err = t.packet(*e.Packet)

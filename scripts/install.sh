@@ -26,6 +26,11 @@ cross_packages() {
 	echo qemu-user-static
 }
 
+# lab_packages prints what nodes of the tests' labs run that no Minne runs: both ends of WireGuard and PPPoE.
+lab_packages() {
+	echo wireguard-tools wireguard-go ppp pppoe
+}
+
 # install_packages brings the Debian packages. Routing daemons that a package
 # would start by itself stay off: the lab starts its own, in its namespaces.
 install_packages() {

@@ -56,6 +56,7 @@ var labCommands = []struct {
 		newLabTopologiesCommand,
 		newLabExecCommand,
 		newLabDownCommand,
+		newLabGuestCommand,
 	}},
 }
 

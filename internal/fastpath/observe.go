@@ -186,6 +186,8 @@ func (f *FastPath) whyOff(name string, d DesiredPort) string {
 		return "it belongs to a bridge, bond or VRF"
 	case f.tables.links[f.tables.indexOf(name)].Loopback:
 		return "loopback"
+	case len(f.tables.links[f.tables.indexOf(name)].MAC) == 0:
+		return "it has no Ethernet: the kernel carries what goes through tunnels, WireGuard and PPP"
 	}
 	return "not attached yet"
 }

@@ -151,11 +151,13 @@ const (
 	fraPriority          = 6
 	fraSuppressPrefixLen = 14
 	fraTable             = 15
+	fraL3MasterDevice    = 19
 	fraProtocol          = 21
 )
 
 // decodeRule reads an RTM_NEWRULE body. A rule is one of the defaults when it sends all packets to
-// the table that the kernel gave that priority at the start.
+// the table that the kernel gave that priority at the start. So is the kernel's own rule for VRFs (l3mdev), which
+// is about packets of links that belong to one: those never take the fast path.
 func decodeRule(m message) (r rib.Rule, ok bool) {
 	b := m.Body
 	if len(b) < ruleLen || b[0] != unix.AF_INET && b[0] != unix.AF_INET6 {
@@ -164,6 +166,7 @@ func decodeRule(m message) (r rib.Rule, ok bool) {
 	const toTable = 1 // FR_ACT_TO_TBL
 	r = rib.Rule{Family: b[0]}
 	table, all := uint32(b[4]), b[1] == 0 && b[2] == 0 && b[3] == 0 && b[7] == toTable
+	vrf := false
 	for kind, value := range attributes(b[ruleLen:]) {
 		switch kind {
 		case fraPriority:
@@ -172,13 +175,15 @@ func decodeRule(m message) (r rib.Rule, ok bool) {
 			table = uint32Of(value)
 		case fraSuppressPrefixLen:
 			all = all && uint32Of(value) == 1<<32-1
+		case fraL3MasterDevice:
+			vrf = true
 		case fraProtocol:
 		default:
 			all = false
 		}
 	}
 	const invert = 2 // FIB_RULE_INVERT
-	r.Default = all && native.Uint32(b[8:])&invert == 0 && defaultRule(b[0], r.Priority, table)
+	r.Default = all && native.Uint32(b[8:])&invert == 0 && (vrf || defaultRule(b[0], r.Priority, table))
 	return r, true
 }
 

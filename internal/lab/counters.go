@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -11,12 +12,11 @@ import (
 // KernelForwarded returns how many packets the node's kernel has forwarded so
 // far. What a fast path forwards is not among them.
 func (n *Running) KernelForwarded(ipv6 bool) (uint64, error) {
-	var text []byte
 	file, key := "/proc/thread-self/net/snmp", "Ip:"
 	if ipv6 {
 		file, key = "/proc/thread-self/net/snmp6", "Ip6OutForwDatagrams"
 	}
-	err := n.Do(func() (err error) { text, err = os.ReadFile(file); return err })
+	text, err := n.readFile(file)
 	if err != nil {
 		return 0, err
 	}
@@ -41,4 +41,14 @@ func (n *Running) KernelForwarded(ipv6 bool) (uint64, error) {
 		}
 	}
 	return 0, fmt.Errorf("%s has no count of forwarded packets", file)
+}
+
+// readFile reads a file of the node's kernel.
+func (n *Running) readFile(file string) (text []byte, err error) {
+	if n.machine != nil {
+		out, err := n.Run(context.Background(), "cat", file)
+		return []byte(out), err
+	}
+	err = n.Do(func() (err error) { text, err = os.ReadFile(file); return err })
+	return text, err
 }

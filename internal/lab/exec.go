@@ -30,6 +30,11 @@ func (n *Running) addTool(name, program string, args ...string) error {
 	if err != nil {
 		return err
 	}
+	return n.writeTool(name, path, args...)
+}
+
+// writeTool does so for a program by its path.
+func (n *Running) writeTool(name, path string, args ...string) error {
 	line := "exec"
 	for _, word := range append([]string{path}, args...) {
 		line += " '" + strings.ReplaceAll(word, "'", `'\''`) + "'"
@@ -113,6 +118,9 @@ func Exec(which string, argv []string) error {
 	if err != nil {
 		return err
 	}
+	if socket := filepath.Join(baseDir, p.lab, p.node, machineSocket); exists(socket) {
+		return execIn(socket, argv)
+	}
 	tools := filepath.Join(baseDir, p.lab, p.node, toolsDir)
 	if err := os.Setenv("PATH", tools+":"+os.Getenv("PATH")); err != nil {
 		return err
@@ -122,4 +130,9 @@ func Exec(which string, argv []string) error {
 		return err
 	}
 	return inside(p.namespace, func() error { return unix.Exec(program, argv, os.Environ()) })
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

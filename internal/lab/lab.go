@@ -19,6 +19,8 @@ type Lab struct {
 	Run string // names its namespaces and router instances
 	Dir string // configurations, logs and state of its nodes; removed with it
 
+	binary string // the minne command, for machines
+
 	mu        sync.Mutex
 	nodes     map[string]*Running
 	processes []*Process
@@ -32,7 +34,9 @@ type Running struct {
 	Namespace string
 	Dir       string // its files
 
-	lab *Lab
+	lab     *Lab
+	kind    MachineKind
+	machine machine // nil when the node stands in its namespace
 }
 
 // baseDir holds the directory of every lab on this host. It is in memory: nothing in it survives a reboot.
@@ -52,7 +56,7 @@ func Start(ctx context.Context, t Topology) (*Lab, error) {
 		return nil, err
 	}
 	run := fmt.Sprintf("%d-%d", os.Getpid(), labs.Add(1))
-	l := &Lab{Run: run, Dir: filepath.Join(baseDir, run), nodes: map[string]*Running{}}
+	l := &Lab{Run: run, Dir: filepath.Join(baseDir, run), binary: t.Binary, nodes: map[string]*Running{}}
 	if err := l.build(ctx, t); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -80,7 +84,7 @@ func (l *Lab) build(ctx context.Context, t Topology) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		r := &Running{Name: n.Name, Namespace: namespaceName(l.Run, n.Name), Dir: filepath.Join(l.Dir, n.Name), lab: l}
+		r := &Running{Name: n.Name, Namespace: namespaceName(l.Run, n.Name), Dir: filepath.Join(l.Dir, n.Name), lab: l, kind: n.Machine}
 		if err := os.MkdirAll(filepath.Join(r.Dir, toolsDir), 0o755); err != nil {
 			return err
 		}
@@ -95,11 +99,19 @@ func (l *Lab) build(ctx context.Context, t Topology) error {
 		}
 	}
 	for _, n := range t.Nodes {
-		if err := l.nodes[n.Name].configure(n); err != nil {
+		if err := l.furnish(ctx, n, t.Links); err != nil {
 			return fmt.Errorf("node %s: %w", n.Name, err)
 		}
 	}
 	return nil
+}
+
+// furnish makes a node what its description says, in its namespace or in its machine.
+func (l *Lab) furnish(ctx context.Context, n Node, links []Link) error {
+	if n.Machine != Namespace {
+		return l.enter(ctx, n, links)
+	}
+	return l.nodes[n.Name].Do(func() error { return configure(n) })
 }
 
 func namespaceName(run, node string) string { return "minne-" + run + "-" + node }
@@ -113,7 +125,8 @@ func (l *Lab) Node(name string) *Running {
 	return n
 }
 
-// Do runs f on a thread in the node's network namespace.
+// Do runs f on a thread in the node's network namespace. Of a node that is a machine of its own, that is only where
+// its cables end.
 func (n *Running) Do(f func() error) error { return inside(n.Namespace, f) }
 
 // OnClose has f run when the lab is closed, before what was there earlier is taken away.

@@ -37,6 +37,9 @@ func (n *Running) Minne(binary, config, secrets string) (*Minne, error) {
 	if err != nil {
 		return nil, err
 	}
+	if n.machine != nil {
+		return n.minneInside(config, secrets)
+	}
 	m := &Minne{Binary: binary, Instance: inst.Under(n.Dir), Root: n.Dir, node: n}
 	m.Config = filepath.Join(n.Dir, "minne.yaml")
 	if err := os.WriteFile(m.Config, []byte(config), 0o644); err != nil {
@@ -58,10 +61,34 @@ func (n *Running) Minne(binary, config, secrets string) (*Minne, error) {
 	return m, nil
 }
 
+// minneInside prepares a router in the node's machine: the machine's own, as on a router of metal. The host keeps
+// its configuration and secrets, the machine's memory all else.
+func (n *Running) minneInside(config, secrets string) (*Minne, error) {
+	inst, err := instance.New(instance.Default)
+	if err != nil {
+		return nil, err
+	}
+	m := &Minne{Binary: guestProgram, Instance: inst.Under(guestDir), Root: guestDir, Config: filepath.Join(n.Dir, "minne.yaml"), node: n}
+	given := filepath.Join(n.Dir, "secrets")
+	if err := errors.Join(os.WriteFile(m.Config, []byte(config), 0o644), os.WriteFile(given, []byte(secrets), 0o600)); err != nil {
+		return nil, err
+	}
+	if _, err := n.Run(context.Background(), "install", "-D", "-m", "600", given, m.Instance.Secrets); err != nil {
+		return nil, err
+	}
+	return m, n.writeTool("minne", guestProgram, m.flags()...)
+}
+
 // StartDaemon starts the daemon and returns when it answers.
 func (m *Minne) StartDaemon(ctx context.Context) error {
-	// Not from inside the node's namespace: --netns brings it there.
-	p, err := m.node.startIn(func(f func() error) error { return f() }, "daemon", append([]string{m.Binary, "daemon", "--netns", m.node.Namespace}, m.flags()...)...)
+	var p *Process
+	var err error
+	if m.node.machine != nil {
+		p, err = m.node.Start("daemon", append([]string{m.Binary, "daemon"}, m.flags()...)...)
+	} else {
+		// Not from inside the node's namespace: --netns brings it there.
+		p, err = m.node.startIn(func(f func() error) error { return f() }, "daemon", append([]string{m.Binary, "daemon", "--netns", m.node.Namespace}, m.flags()...)...)
+	}
 	if err != nil {
 		return err
 	}
@@ -76,7 +103,12 @@ func (m *Minne) StartDaemon(ctx context.Context) error {
 }
 
 // flags select this router on the command line.
-func (m *Minne) flags() []string { return []string{"--instance", m.Instance.Name, "--root", m.Root} }
+func (m *Minne) flags() []string {
+	if m.node.machine != nil {
+		return []string{"--root", m.Root}
+	}
+	return []string{"--instance", m.Instance.Name, "--root", m.Root}
+}
 
 // Pid returns the daemon's process id.
 func (m *Minne) Pid() int { return m.process.Pid() }
@@ -87,6 +119,9 @@ func (m *Minne) KillDaemon() { m.process.Kill() }
 // Command runs `minne ARGS` against this router and returns what it printed.
 // The error of a command that failed is an *ExitError with its exit code.
 func (m *Minne) Command(ctx context.Context, args ...string) (string, error) {
+	if m.node.machine != nil {
+		return m.node.runIn(ctx, append(append([]string{m.Binary}, args...), m.flags()...))
+	}
 	cmd := exec.CommandContext(ctx, m.Binary, append(args, m.flags()...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var stdout, stderr strings.Builder

@@ -12,21 +12,50 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"minne/internal/lab/remote"
 )
 
 // Process is a program that runs in a node until it is stopped.
 type Process struct {
 	name string
-	log  string // file with its output
-	cmd  *exec.Cmd
-	done chan struct{} // closed once it ended
-	err  error         // how; valid after done
+	log  string         // file with its output
+	cmd  *exec.Cmd      // nil for one inside a machine
+	far  remote.Program // nil for one of the host's kernel
+	done chan struct{}  // closed once it ended
+	err  error          // how; valid after done
 }
 
 // Start runs a program in the node. Its output goes to a file in the lab's directory.
 // It leads a process group of its own, so that Ctrl-C reaches the lab alone.
 func (n *Running) Start(name string, argv ...string) (*Process, error) {
+	if n.machine != nil {
+		return n.startInMachine(name, argv)
+	}
 	return n.startIn(n.Do, name, argv...)
+}
+
+// startInMachine starts a program in the node's machine.
+func (n *Running) startInMachine(name string, argv []string) (*Process, error) {
+	p := &Process{name: name, log: filepath.Join(n.Dir, name+".log"), done: make(chan struct{})}
+	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if p.far, err = n.machine.Start(argv, nil, out, out); err != nil {
+		out.Close()
+		return nil, fmt.Errorf("start %s in %s: %w", name, n.Name, err)
+	}
+	go func() {
+		code, err := p.far.Wait()
+		if p.err = err; err == nil && code != 0 {
+			p.err = fmt.Errorf("exit status %d", code)
+		}
+		out.Close()
+		close(p.done)
+	}()
+	n.lab.addProcess(p)
+	return p, nil
 }
 
 func (n *Running) startIn(do func(func() error) error, name string, argv ...string) (*Process, error) {
@@ -52,6 +81,9 @@ func (n *Running) startIn(do func(func() error) error, name string, argv ...stri
 
 // Run runs a program in the node to its end and returns what it wrote to its standard output.
 func (n *Running) Run(ctx context.Context, argv ...string) (string, error) {
+	if n.machine != nil {
+		return n.runIn(ctx, argv)
+	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -78,26 +110,43 @@ func needProgram(program, packageName string) error {
 	return nil
 }
 
-// Pid returns the process id.
-func (p *Process) Pid() int { return p.cmd.Process.Pid }
+// Pid returns the process id, 0 for a process inside a machine.
+func (p *Process) Pid() int {
+	if p.cmd == nil {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
 
 // Done is closed once the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Kill ends the process at once (SIGKILL) and waits for it. Its children live on.
+// Kill ends the process at once (SIGKILL) and waits for it. Its children live on, unless it runs inside a machine.
 func (p *Process) Kill() {
-	p.cmd.Process.Kill() //nolint:errcheck // it may have ended by itself
+	if p.far != nil {
+		p.far.Signal(syscall.SIGKILL)
+	} else {
+		p.cmd.Process.Kill() //nolint:errcheck // it may have ended by itself
+	}
 	<-p.done
 }
 
 // Stop asks the process to end, and kills its whole group when it doesn't within the grace.
 func (p *Process) Stop(grace time.Duration) {
-	p.cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended by itself
+	if p.far != nil {
+		p.far.Signal(syscall.SIGTERM)
+	} else {
+		p.cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended by itself
+	}
 	select {
 	case <-p.done:
 	case <-time.After(grace):
 	}
-	syscall.Kill(-p.Pid(), syscall.SIGKILL) //nolint:errcheck // nobody may be left
+	if p.far != nil {
+		p.far.Signal(syscall.SIGKILL)
+	} else {
+		syscall.Kill(-p.Pid(), syscall.SIGKILL) //nolint:errcheck // nobody may be left
+	}
 	<-p.done
 }
 

@@ -13,11 +13,15 @@ type Topology struct {
 	Name  string // under which Exec finds it; "" is a lab that is only known by its run
 	Nodes []Node
 	Links []Link
+	// Binary is the path of the minne command, which a node in a machine of its own runs as its first process.
+	Binary string
 }
 
 // Node is one machine of the network.
 type Node struct {
 	Name string
+	// Machine is what the node stands in.
+	Machine MachineKind
 	// Forwards makes the node a plain kernel router. A node that runs Minne
 	// leaves it off: forwarding is the router's own business.
 	Forwards bool
@@ -66,6 +70,9 @@ func (t Topology) check() error {
 			errs = append(errs, fmt.Errorf("node %s stands twice", n.Name))
 		}
 		nodes[n.Name] = true
+		if n.Machine != Namespace && boot[n.Machine] == nil {
+			errs = append(errs, fmt.Errorf("node %s: there is no kind of machine %q", n.Name, n.Machine))
+		}
 	}
 	ports := map[string]bool{}
 	for _, l := range t.Links {

@@ -43,7 +43,11 @@ func (l *Lab) cable(c Link) error {
 		return fmt.Errorf("cable %s.%s to %s.%s: %w", c.A.Node, c.A.Name, c.B.Node, c.B.Name, err)
 	}
 	for _, p := range []Port{c.A, c.B} {
-		if err := l.nodes[p.Node].plug(p); err != nil {
+		n := l.nodes[p.Node]
+		if n.kind != Namespace {
+			p.Addresses, p.Silent = nil, true // those are the machine's
+		}
+		if err := n.plug(p); err != nil {
 			return fmt.Errorf("port %s.%s: %w", p.Node, p.Name, err)
 		}
 	}
@@ -59,26 +63,29 @@ func (n *Running) plug(p Port) error {
 	if _, err := n.Run(context.Background(), "ethtool", "-K", p.Name, "tx", "off"); err != nil {
 		return err
 	}
-	return n.Do(func() error {
-		if p.Silent {
-			if err := sysctl("net/ipv6/conf/"+p.Name+"/disable_ipv6", "1"); err != nil {
-				return err
-			}
-		}
-		if err := sysctl("net/ipv6/conf/"+p.Name+"/accept_dad", "0"); err != nil {
+	return n.Do(func() error { return setPort(p) })
+}
+
+// setPort does so in the calling thread's namespace.
+func setPort(p Port) error {
+	if p.Silent {
+		if err := sysctl("net/ipv6/conf/"+p.Name+"/disable_ipv6", "1"); err != nil {
 			return err
 		}
-		port, err := netlink.LinkByName(p.Name)
-		if err != nil {
+	}
+	if err := sysctl("net/ipv6/conf/"+p.Name+"/accept_dad", "0"); err != nil {
+		return err
+	}
+	port, err := netlink.LinkByName(p.Name)
+	if err != nil {
+		return err
+	}
+	for _, a := range p.Addresses {
+		if err := addAddress(port, a); err != nil {
 			return err
 		}
-		for _, a := range p.Addresses {
-			if err := addAddress(port, a); err != nil {
-				return err
-			}
-		}
-		return netlink.LinkSetUp(port)
-	})
+	}
+	return netlink.LinkSetUp(port)
 }
 
 func addAddress(port netlink.Link, a netip.Prefix) error {
@@ -93,42 +100,40 @@ func addAddress(port netlink.Link, a netip.Prefix) error {
 	return nil
 }
 
-// configure does what concerns the node as a whole, after its ports are plugged in.
-func (n *Running) configure(c Node) error {
-	return n.Do(func() error {
-		lo, err := netlink.LinkByName("lo")
-		if err != nil {
+// configure does what concerns the node as a whole, after its ports are plugged in, in the calling thread's namespace.
+func configure(c Node) error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	if err := netlink.LinkSetUp(lo); err != nil {
+		return err
+	}
+	for _, a := range c.Loopback {
+		if err := addAddress(lo, a); err != nil {
 			return err
 		}
-		if err := netlink.LinkSetUp(lo); err != nil {
+	}
+	if c.Bridge {
+		if err := joinPorts(); err != nil {
 			return err
 		}
-		for _, a := range c.Loopback {
-			if err := addAddress(lo, a); err != nil {
-				return err
-			}
+	}
+	if c.Forwards {
+		if err := errors.Join(sysctl("net/ipv4/ip_forward", "1"), sysctl("net/ipv6/conf/all/forwarding", "1")); err != nil {
+			return err
 		}
-		if c.Bridge {
-			if err := joinPorts(); err != nil {
-				return err
-			}
+	}
+	for _, r := range c.Routes {
+		if err := netlink.RouteAdd(&netlink.Route{Dst: ipNet(r.To), Gw: r.Via.AsSlice()}); err != nil {
+			return fmt.Errorf("route %s via %s: %w", r.To, r.Via, err)
 		}
-		if c.Forwards {
-			if err := errors.Join(sysctl("net/ipv4/ip_forward", "1"), sysctl("net/ipv6/conf/all/forwarding", "1")); err != nil {
-				return err
-			}
-		}
-		for _, r := range c.Routes {
-			if err := netlink.RouteAdd(&netlink.Route{Dst: ipNet(r.To), Gw: r.Via.AsSlice()}); err != nil {
-				return fmt.Errorf("route %s via %s: %w", r.To, r.Via, err)
-			}
-		}
-		// After the routes, whose next hops would else seem to be local addresses.
-		if len(c.EverywhereBut) > 0 {
-			return answerEverywhere(lo, c.EverywhereBut)
-		}
-		return nil
-	})
+	}
+	// After the routes, whose next hops would else seem to be local addresses.
+	if len(c.EverywhereBut) > 0 {
+		return answerEverywhere(lo, c.EverywhereBut)
+	}
+	return nil
 }
 
 // joinPorts makes all ports of the calling thread's namespace those of one bridge. It has no address.
@@ -147,7 +152,7 @@ func joinPorts() error {
 		return err
 	}
 	for _, l := range links {
-		if l.Type() == "veth" {
+		if t := l.Type(); t == "veth" || t == "device" && l.Attrs().Flags&net.FlagLoopback == 0 {
 			if err := netlink.LinkSetMaster(l, bridge); err != nil {
 				return fmt.Errorf("port %s of the bridge: %w", l.Attrs().Name, err)
 			}

@@ -37,6 +37,15 @@ const (
 	FRR    Role = "frr"
 )
 
+// Machine is what a node stands in.
+type Machine string
+
+// The kinds of machines.
+const (
+	Namespace Machine = "namespace" // a network namespace of the host's kernel
+	UML       Machine = "uml"       // User-Mode Linux
+)
+
 // Node is one machine.
 type Node struct {
 	Runs    Role                        `yaml:"runs" doc:"What it is." enum:"host,kernel,bridge,minne,bird,frr" required:"true"`
@@ -45,8 +54,11 @@ type Node struct {
 	Routes  []Route                     `yaml:"routes" doc:"Static routes."`
 	// Config is the configuration of what runs there: the name of a file, relative to the blueprint, or
 	// the text itself, as a block behind |.
-	Config  string `yaml:"config" doc:"Configuration: a file, or the text itself behind |." lines:"true"`
-	Secrets string `yaml:"secrets" doc:"Secrets of a Minne: a file, or the text itself behind |." lines:"true"`
+	Config string `yaml:"config" doc:"Configuration: a file, or the text itself behind |." lines:"true"`
+	// Prepare is run by a shell in the node, before what runs there.
+	Prepare string  `yaml:"prepare" doc:"Commands for a shell, run in the node before what runs there starts." lines:"true"`
+	Machine Machine `yaml:"machine" doc:"What it stands in: a network namespace of this host, or User-Mode Linux with a kernel of its own." default:"namespace" enum:"namespace,uml"`
+	Secrets string  `yaml:"secrets" doc:"Secrets of a Minne: a file, or the text itself behind |." lines:"true"`
 
 	text        string         // of the configuration
 	origin      string         // file that the configuration stands in

@@ -59,6 +59,9 @@ func (b *Blueprint) checkConfigured(at string, n *Node) {
 	if n.Secrets != "" && n.Runs != Minne {
 		b.document.Refuse(at+".secrets", fmt.Sprintf("a node that runs %s takes no secrets", n.Runs), "secrets only beside runs: minne", "")
 	}
+	if n.Machine == UML && (n.Runs == BIRD || n.Runs == FRR) {
+		b.document.Refuse(at+".machine", fmt.Sprintf("a node that runs %s can't stand in User-Mode Linux", n.Runs), "machine: uml beside runs: minne, host, kernel or bridge", "")
+	}
 	if n.Runs != Minne && n.Runs != Bridge {
 		return
 	}
@@ -228,8 +231,12 @@ func (b *Blueprint) readConfigs() error {
 	return nil
 }
 
-// checkInterfaces wants a cable at every port that a Minne's configuration speaks of.
+// checkInterfaces wants a cable at every port that a Minne's configuration speaks of, unless the node's own commands
+// may make it.
 func (b *Blueprint) checkInterfaces(name string, n *Node) {
+	if n.Prepare != "" {
+		return
+	}
 	var ports []string
 	for _, l := range b.Links {
 		for _, end := range l.Ends {

@@ -26,6 +26,9 @@ func (b *Blueprint) Topology() lab.Topology {
 			Name: name, Bridge: n.Runs == Bridge, Loopback: prefixes(n.Ports[loopback]),
 			Forwards: n.Runs == Kernel || n.Runs == BIRD || n.Runs == FRR,
 		}
+		if n.Machine == UML {
+			node.Machine = lab.UML
+		}
 		for _, via := range n.Gateway {
 			node.Routes = append(node.Routes, lab.Route{To: netip.PrefixFrom(via, 0).Masked(), Via: via})
 		}
@@ -63,7 +66,9 @@ type Network struct {
 // configuration. binary is the minne command. When Up fails, or ctx ends, nothing is left behind; else
 // the caller closes the network.
 func (b *Blueprint) Up(ctx context.Context, binary string) (*Network, error) {
-	l, err := lab.Start(ctx, b.Topology())
+	t := b.Topology()
+	t.Binary = binary
+	l, err := lab.Start(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +88,13 @@ func (b *Blueprint) start(ctx context.Context, net *Network, binary string) erro
 		}
 	}
 	names := b.names()
+	for _, name := range names {
+		if text := b.Nodes[name].Prepare; text != "" {
+			if _, err := net.Node(name).Run(ctx, "sh", "-ec", text); err != nil {
+				return fmt.Errorf("node %s, commands of prepare: %w", name, err)
+			}
+		}
+	}
 	for _, name := range names {
 		if n := b.Nodes[name]; n.Runs == Minne {
 			m, err := net.Node(name).Minne(binary, n.text, n.secretsText)
@@ -109,7 +121,8 @@ func (b *Blueprint) start(ctx context.Context, net *Network, binary string) erro
 func (b *Blueprint) accept(net *Network, end, far string) error {
 	node, port, _ := strings.Cut(end, ".")
 	farNode, _, _ := strings.Cut(far, ".")
-	if b.Nodes[farNode].Runs != Minne || b.Nodes[node].Runs == Minne {
+	fast := func(n *Node) bool { return n.Runs == Minne && n.Machine != UML }
+	if !fast(b.Nodes[farNode]) || fast(b.Nodes[node]) {
 		return nil
 	}
 	return net.Node(node).AcceptRedirects(port)

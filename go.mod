@@ -3,6 +3,7 @@ module minne
 go 1.25.0
 
 require (
+	filippo.io/age v1.3.2
 	github.com/cilium/ebpf v0.22.0
 	github.com/gaissmai/bart v0.30.0
 	github.com/goccy/go-yaml v1.19.2
@@ -10,9 +11,13 @@ require (
 	github.com/spf13/pflag v1.0.10
 	github.com/vishvananda/netlink v1.3.1
 	github.com/vishvananda/netns v0.0.5
-	golang.org/x/sys v0.43.0
+	golang.org/x/sys v0.47.0
 )
 
-require github.com/inconshreveable/mousetrap v1.1.0 // indirect
+require (
+	filippo.io/hpke v0.4.0 // indirect
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	golang.org/x/crypto v0.55.0 // indirect
+)
 
 tool github.com/cilium/ebpf/cmd/bpf2go

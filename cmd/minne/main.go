@@ -44,6 +44,8 @@ var groups = []func(*app) *cobra.Command{
 	newLabCommand,
 	newBenchCommand,
 	newBOMCommand,
+	newBackupCommand,
+	newRestoreCommand,
 	newTechSupportCommand,
 	newVersionCommand,
 }

@@ -11,6 +11,7 @@
 //	GET  /v1/revisions/{number}  Revision with its text; "running" for the one in use
 //	POST /v1/plan                Commit → Result   what an apply would do
 //	POST /v1/apply               Commit → Result   as root only, like all below
+//	POST /v1/restore             Restore → Result
 //	POST /v1/confirm             Empty → Result
 //	POST /v1/rollback            Rollback → Result
 //	POST /v1/stop                Stop → Empty
@@ -45,6 +46,26 @@ type Commit struct {
 	Confirm time.Duration `json:"confirm,omitempty"` // ns; 0: confirmed at once
 	Comment string        `json:"comment,omitempty"`
 	Session string        `json:"session,omitempty"` // SSH_CONNECTION of who asks (sshd(8)), "" for none
+}
+
+// Restore asks to apply a configuration together with files beside it, which share its fate.
+type Restore struct {
+	Commit
+	Files     []RestoredFile    `json:"files"`
+	Revisions []RestoredHistory `json:"revisions,omitempty"` // for the history, once it is confirmed
+}
+
+// RestoredFile is a file beside the configuration. It may hold secrets.
+type RestoredFile struct {
+	Name string `json:"name"` // path there
+	Mode uint32 `json:"mode"`
+	Text []byte `json:"text"`
+}
+
+// RestoredHistory is a revision of the router that the backup was made of.
+type RestoredHistory struct {
+	revisions.Revision
+	Text string `json:"text"`
 }
 
 // Rollback asks to go back to a revision; 0 is the one before the running one.

@@ -66,6 +66,11 @@ func (c *Client) Apply(ctx context.Context, q Commit) (Result, error) {
 	return call[Result](ctx, c, http.MethodPost, "/v1/apply", q)
 }
 
+// Restore applies the configuration of a backup.
+func (c *Client) Restore(ctx context.Context, q Restore) (Result, error) {
+	return call[Result](ctx, c, http.MethodPost, "/v1/restore", q)
+}
+
 // Confirm keeps the configuration that waits for it.
 func (c *Client) Confirm(ctx context.Context) (Result, error) {
 	return call[Result](ctx, c, http.MethodPost, "/v1/confirm", Empty{})

@@ -217,6 +217,7 @@ func (e *Engine) takeBack(ctx context.Context, t, previous *target, begun []stri
 // discard writes down that a revision is no longer in use. Should that fail, the
 // next start discards it again, from the state it has on disk.
 func (e *Engine) discard(rev revisions.Revision, reason string) {
+	e.dropRestore(rev)
 	rev.State, rev.Reason, rev.Deadline = revisions.Reverted, reason, nil
 	if err := e.store.Update(rev); err != nil {
 		e.log.Error("can't record that a revision was reverted; the next start will find out", "revision", rev.Number, "error", err)

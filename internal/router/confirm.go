@@ -77,6 +77,7 @@ func (e *Engine) Confirm(ctx context.Context, user string) (api.Result, error) {
 	e.running, e.confirmed = &confirmed, &confirmed
 	e.mu.Unlock()
 	e.log.Info("confirmed", "revision", kept.Number, "user", user)
+	e.restored()
 	return api.Result{Outcome: api.Confirmed, Revision: kept.Number}, e.fault("confirm-done")
 }
 

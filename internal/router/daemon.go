@@ -82,6 +82,7 @@ func NewDaemon(inst instance.Instance, log *slog.Logger, journal *Journal, versi
 		read:        reader{inst, log}.read,
 		fingerprint: prints.of,
 		fault:       fault,
+		beside:      besideOf(inst.Config, inst.Secrets, inst.StateDir),
 		onDegraded:  d.mend.wake,
 	})
 	d.mend.reapply = d.engine.Reapply

@@ -23,6 +23,7 @@ func (d *Daemon) endpoints(s *api.Server) {
 	api.Read(s, "GET /v1/show/{view...}", d.answerShow)
 	api.Read(s, "POST /v1/explain", d.answerExplain)
 	api.Write(s, "POST /v1/apply", d.answerApply)
+	api.Write(s, "POST /v1/restore", d.answerRestore)
 	api.Write(s, "POST /v1/confirm", d.answerConfirm)
 	api.Write(s, "POST /v1/rollback", d.answerRollback)
 	api.Write(s, "POST /v1/stop", d.answerStop)
@@ -40,6 +41,11 @@ func lasting(r *http.Request) (context.Context, string) {
 func (d *Daemon) answerApply(r *http.Request, q api.Commit) (api.Result, error) {
 	ctx, user := lasting(r)
 	return d.engine.Apply(ctx, user, q)
+}
+
+func (d *Daemon) answerRestore(r *http.Request, q api.Restore) (api.Result, error) {
+	ctx, user := lasting(r)
+	return d.engine.Restore(ctx, user, q)
 }
 
 func (d *Daemon) answerConfirm(r *http.Request, _ api.Empty) (api.Result, error) {

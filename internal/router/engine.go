@@ -71,6 +71,8 @@ type Engine struct {
 	fingerprint func(Input) map[string]string
 	// fault is called at the named points of a commit, for tests (see fault.go).
 	fault func(point string) error
+	// beside are the files that a restore exchanges with the configuration; nil for none.
+	beside *beside
 	// onDegraded is called when the running configuration is not fully in place.
 	onDegraded func()
 

@@ -24,6 +24,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	defer e.release()
 	waiting, dropped := e.settleHistory()
+	e.settleRestore(waiting)
 	confirmed := e.recallConfirmed()
 	running := confirmed
 	if waiting != nil {

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"minne/internal/api"
+	"minne/internal/backup"
+	"minne/internal/config"
+	"minne/internal/instance"
+	"minne/internal/kernel"
+	"minne/internal/router"
+)
+
+func newBackupCommand(a *app) *cobra.Command {
+	var pass passphrase
+	c := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Write the router into one encrypted file",
+		Long: `Write the router into one file: the running configuration, all that lies beside it
+(secrets, lists, the host key of the SSH login), the configurations it has had, and
+what ports it has. All of it is encrypted with a passphrase; without that nothing of
+it can be read or changed. "age -d FILE | tar xz" opens it without Minne.
+
+"minne restore" puts it in place again, also on another machine.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			phrase, err := pass.read(true)
+			if err != nil {
+				return err
+			}
+			b, err := a.collect(c.Context())
+			if err != nil {
+				return err
+			}
+			var sealed bytes.Buffer
+			if err := backup.Write(&sealed, phrase, b); err != nil {
+				return err
+			}
+			if err := writeWhole(args[0], sealed.Bytes()); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(a.out, "%s: %d files, %d earlier configurations, %d bytes\n", args[0], len(b.Files), len(b.Revisions), sealed.Len())
+			return err
+		},
+	}
+	pass.flags(c)
+	return c
+}
+
+// collect gathers what a backup holds.
+func (a *app) collect(ctx context.Context) (backup.Backup, error) {
+	inst, err := a.inst()
+	if err != nil {
+		return backup.Backup{}, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return backup.Backup{}, err
+	}
+	b := backup.Backup{Version: version(), Created: time.Now().UTC().Truncate(time.Second), Host: host}
+	running, err := a.stored(ctx, 0)
+	if err != nil {
+		return b, fmt.Errorf("there is no configuration to back up: %w", err)
+	}
+	b.Running = running.Text
+	if b.Ports, err = a.ports(ctx); err != nil {
+		return b, err
+	}
+	cfg, err := config.Parse("running", []byte(running.Text))
+	if err != nil {
+		return b, err
+	}
+	for n := range b.Ports {
+		if _, used := cfg.Interfaces[b.Ports[n].Name]; used {
+			b.Ports[n].Interface = b.Ports[n].Name
+		}
+	}
+	onDisk, err := router.StoredAll(inst)
+	if err != nil {
+		return b, err
+	}
+	for _, r := range onDisk {
+		b.Revisions = append(b.Revisions, backup.Revision{Revision: r, Text: r.Config})
+	}
+	return b, b.Collect(filepath.Dir(inst.Config))
+}
+
+// ports lists the router's ports: all Ethernet links that are not made of others.
+func (a *app) ports(ctx context.Context) ([]backup.Port, error) {
+	client, err := a.client()
+	if err != nil {
+		return nil, err
+	}
+	var links []kernel.Interface
+	err = client.Show(ctx, "interfaces", nil, &links)
+	if errors.Is(err, api.ErrNoDaemon) {
+		links, err = kernel.New(slog.New(slog.DiscardHandler), kernel.Options{}).Interfaces(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var ports []backup.Port
+	for _, l := range links {
+		if l.MAC == "" || (l.Kind != "" && l.Kind != "veth") {
+			continue
+		}
+		ports = append(ports, backup.Port{Name: l.Name, Former: l.Former, MAC: l.MAC, Driver: l.Driver, Path: l.BusPath, Speed: l.Speed})
+	}
+	return ports, nil
+}
+
+// writeWhole writes a file that only its owner may read, whole or not at all.
+func writeWhole(path string, content []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".minne-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+func newRestoreCommand(a *app) *cobra.Command {
+	r := restore{app: a}
+	c := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Put a backup in place, also on another machine",
+		Long: `Put the configuration of a backup in place, with its secrets and all that lay beside it.
+Where this machine has other ports than the one that the backup is of, each interface
+gets a port: the likeliest ones are proposed (of the same driver and speed) and asked
+for, or said by --map.
+
+Like with minne apply, all of it is put in place or nothing; and unless "minne confirm"
+is said within --confirm, the router goes back to what it was, files included. The
+earlier configurations of the backup join the list of revisions after that.
+
+Exit codes are those of minne apply.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return r.run(c.Context(), args[0], c.InOrStdin()) },
+	}
+	r.pass.flags(c)
+	c.Flags().StringArrayVar(&r.chosen, "map", nil, "port for an interface, as `interface=port` (name, MAC address or bus address); may be given several times")
+	c.Flags().BoolVar(&r.dryRun, "dry-run", false, "only say what would change")
+	c.Flags().DurationVar(&r.confirm, "confirm", 10*time.Minute, "`time` in which to confirm; 0 keeps it at once")
+	c.Flags().BoolVar(&r.asJSON, "json", false, "print the result as JSON")
+	return c
+}
+
+// restore is a restore in the making.
+type restore struct {
+	*app
+	pass    passphrase
+	chosen  []string
+	confirm time.Duration
+	dryRun  bool
+	asJSON  bool
+}
+
+func (r *restore) run(ctx context.Context, file string, in io.Reader) error {
+	sealed, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer sealed.Close()
+	phrase, err := r.pass.read(false)
+	if err != nil {
+		return err
+	}
+	b, err := backup.Read(sealed, phrase)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	fmt.Fprintf(r.err, "backup of %s, made %s by version %s\n", b.Host, b.Created.Local().Format(time.DateTime), b.Version)
+	text, err := r.fit(ctx, &b, in)
+	if err != nil {
+		return err
+	}
+	q := api.Restore{Commit: api.Commit{
+		Config: text, Source: file, Confirm: r.confirm, Session: loginSession(),
+		Comment: fmt.Sprintf("restored from a backup of %s, %s", b.Host, b.Created.Format(time.DateOnly)),
+	}}
+	for _, f := range b.Files {
+		if f.Name == backup.ConfigName {
+			continue // an operator may have been in the middle of editing it
+		}
+		q.Files = append(q.Files, api.RestoredFile{Name: f.Name, Mode: uint32(f.Mode), Text: f.Text})
+	}
+	q.Files = append(q.Files, api.RestoredFile{Name: backup.ConfigName, Mode: 0o644, Text: []byte(text)})
+	for _, rev := range b.Revisions {
+		q.Revisions = append(q.Revisions, api.RestoredHistory{Revision: rev.Revision, Text: rev.Text})
+	}
+	if r.dryRun {
+		return r.preview(ctx, q)
+	}
+	client, err := r.client()
+	if err != nil {
+		return err
+	}
+	result, err := client.Restore(ctx, q)
+	if err != nil {
+		return err
+	}
+	return r.printResult(result, r.asJSON)
+}
+
+// fit finds ports of this machine for the backup's interfaces and returns its
+// configuration for them, checked with its own secrets.
+func (r *restore) fit(ctx context.Context, b *backup.Backup, in io.Reader) (string, error) {
+	source := "running.yaml of the backup"
+	cfg, err := config.Parse(source, []byte(b.Running))
+	if err != nil {
+		return "", err
+	}
+	here, err := r.ports(ctx)
+	if err != nil {
+		return "", err
+	}
+	all := backup.Propose(cfg, b.Ports, here)
+	for _, word := range r.chosen {
+		if err := backup.Choose(all, here, word); err != nil {
+			return "", usageError{fmt.Errorf("--map %w", err)}
+		}
+	}
+	if err := r.settlePorts(all, here, in); err != nil {
+		return "", err
+	}
+	text, anew, err := backup.Remap(source, b.Running, all)
+	if err != nil {
+		return "", err
+	}
+	if anew {
+		fmt.Fprintln(r.err, "minne: note: the configuration is written anew for these ports, without its comments; with them it is among the revisions")
+	}
+	if cfg, err = config.Parse(source, []byte(text)); err != nil {
+		return "", err
+	}
+	secrets, err := config.ParseSecrets(backup.SecretsName, b.Secrets())
+	if err != nil {
+		return "", err
+	}
+	return text, config.Check(cfg, secrets)
+}
+
+// settlePorts shows the mapping, and asks where it is a guess.
+func (r *restore) settlePorts(all []backup.Mapping, here []backup.Port, in io.Reader) error {
+	guessed := false
+	said := make(map[string]bool)
+	for _, word := range r.chosen {
+		name, _, _ := strings.Cut(word, "=")
+		said[name] = true
+	}
+	for _, m := range all {
+		if !m.Same && !said[m.From.Interface] {
+			guessed = true
+		}
+	}
+	if !guessed {
+		r.showPorts(all)
+		return nil
+	}
+	fmt.Fprintln(r.err, "\nports of this machine:")
+	for _, p := range here {
+		fmt.Fprintf(r.err, "  %s\n", p)
+	}
+	fmt.Fprintln(r.err, "\nports of the backup:")
+	for _, m := range all {
+		fmt.Fprintf(r.err, "  %s: was %s\n", m.From.Interface, m.From)
+	}
+	if r.dryRun {
+		r.showPorts(all)
+		return wantAll(all)
+	}
+	if !isTerminal(in) {
+		r.showPorts(all)
+		return usageError{errors.New("the ports above are proposals: say them by --map interface=port, or run it on a terminal")}
+	}
+	answers := bufio.NewReader(in)
+	for n := range all {
+		if all[n].Same || said[all[n].From.Interface] {
+			continue
+		}
+		for {
+			fmt.Fprintf(r.err, "port for %s [%s]: ", all[n].From.Interface, all[n].To.Name)
+			line, err := answers.ReadString('\n')
+			if err != nil {
+				return errors.New("no answer: nothing was changed")
+			}
+			if line = strings.TrimSpace(line); line == "" && all[n].To.Name != "" {
+				break
+			}
+			if err := backup.Choose(all, here, all[n].From.Interface+"="+line); err == nil {
+				break
+			} else {
+				fmt.Fprintln(r.err, err)
+			}
+		}
+	}
+	r.showPorts(all)
+	return wantAll(all)
+}
+
+func wantAll(all []backup.Mapping) error {
+	for _, m := range all {
+		if m.To.Name == "" {
+			return fmt.Errorf("interface %s: no port of this machine is left for it; add one, or take the interface out of the configuration", m.From.Interface)
+		}
+	}
+	return nil
+}
+
+func (r *restore) showPorts(all []backup.Mapping) {
+	for _, m := range all {
+		note := ""
+		if !m.Same {
+			note = " (was " + m.From.Name + ")"
+		}
+		fmt.Fprintf(r.err, "%s → %s%s\n", m.From.Interface, m.To, note)
+	}
+}
+
+func isTerminal(in io.Reader) bool {
+	f, ok := in.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// preview says what would change, with the files of the backup beside the configuration.
+func (r *restore) preview(ctx context.Context, q api.Restore) error {
+	inst, err := r.inst()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "minne-restore-") // mode 0700: secrets
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	there := inst
+	there.Config, there.Secrets = filepath.Join(dir, backup.ConfigName), filepath.Join(dir, backup.SecretsName)
+	for _, f := range q.Files {
+		path := filepath.Join(dir, filepath.FromSlash(f.Name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, f.Text, 0o600); err != nil {
+			return err
+		}
+	}
+	for _, f := range q.Files {
+		fmt.Fprintf(r.err, "%s %s\n", fileSign(inst, f), f.Name)
+	}
+	result, err := router.Preview(ctx, there, slog.New(slog.DiscardHandler), q.Commit)
+	if err != nil {
+		return err
+	}
+	return r.printResult(result, r.asJSON)
+}
+
+// fileSign says what would become of a file: + new, ~ other content, = as it is.
+func fileSign(inst instance.Instance, f api.RestoredFile) string {
+	path := filepath.Join(filepath.Dir(inst.Config), filepath.FromSlash(f.Name))
+	now, err := os.ReadFile(path)
+	switch {
+	case err != nil:
+		return "+"
+	case bytes.Equal(now, f.Text):
+		return "="
+	}
+	return "~"
+}

@@ -101,6 +101,10 @@ struct walk {
 	struct run *run; // its sum is kept there, where the verifier does not follow it
 };
 
+// The kernel's answer is the gateway of the next hop, which has the next hop's number in its last 24 bits
+// (internal/algo/kernelfib).
+#define HOP_OF(gateway) (bpf_ntohl(gateway) & 0xffffff)
+
 static __always_inline __u32 kernel4(struct walk *w, __u32 dst)
 {
 	struct bpf_fib_lookup p = {
@@ -109,7 +113,9 @@ static __always_inline __u32 kernel4(struct walk *w, __u32 dst)
 		.ipv4_dst = bpf_htonl(dst),
 		.tot_len = 60,
 	};
-	return bpf_fib_lookup(w->ctx, &p, sizeof(p), BPF_FIB_LOOKUP_SKIP_NEIGH) == 0 ? 1 : 0;
+	if (bpf_fib_lookup(w->ctx, &p, sizeof(p), BPF_FIB_LOOKUP_SKIP_NEIGH))
+		return 0;
+	return HOP_OF(p.ipv4_dst);
 }
 
 static __always_inline __u32 kernel6(struct walk *w, __u64 hi, __u64 lo)
@@ -123,7 +129,9 @@ static __always_inline __u32 kernel6(struct walk *w, __u64 hi, __u64 lo)
 
 	dst[0] = bpf_cpu_to_be64(hi);
 	dst[1] = bpf_cpu_to_be64(lo);
-	return bpf_fib_lookup(w->ctx, &p, sizeof(p), BPF_FIB_LOOKUP_SKIP_NEIGH) == 0 ? 1 : 0;
+	if (bpf_fib_lookup(w->ctx, &p, sizeof(p), BPF_FIB_LOOKUP_SKIP_NEIGH))
+		return 0;
+	return HOP_OF(p.ipv6_dst[3]);
 }
 
 static __always_inline __u32 in_trie4(__u32 dst)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,6 +26,11 @@ const (
 	platformQuickSeconds = 25
 	platformRounds       = 9
 	platformQuickRounds  = 3
+	// Repetitions of each measurement in a round: nine altogether at least.
+	platformRepeat      = 9
+	platformQuickRepeat = 3
+	// platformQuickLimit leaves time until 4 minutes for what can't be stopped in the middle.
+	platformQuickLimit = 220 * time.Second
 )
 
 // platformFlags are the flags of "minne bench platform".
@@ -106,12 +112,13 @@ func (f *platformFlags) run(ctx context.Context, a *app) error {
 	if err != nil {
 		return usageError{err}
 	}
-	rounds := platformRounds
+	rounds, repeat, limit := platformRounds, platformRepeat, time.Duration(0)
 	if f.quick {
 		f.seconds, rounds = min(f.seconds, platformQuickSeconds), platformQuickRounds
+		repeat, limit = platformQuickRepeat, platformQuickLimit
 	}
 	o := platform.Options{
-		Name: f.name, Algorithms: algorithms, Data: f.data, CPU: f.cpu, Seconds: f.seconds, Rounds: rounds,
+		Name: f.name, Algorithms: algorithms, Data: f.data, CPU: f.cpu, Seconds: f.seconds, Rounds: rounds, Repeat: repeat, Limit: limit,
 		Command: append([]string{"minne"}, os.Args[1:]...),
 		Minne:   result.Build{Version: version(), Commit: commit, Go: runtime.Version()}, Estimate: f.estimate || f.check, Check: f.check, Matrix: f.matrix, Means: device.Means{Load: kernel.BulkRoutes}, Peers: f.peers,
 		Progress: func(text string) { fmt.Fprintln(a.err, text+" …") },
@@ -128,6 +135,7 @@ func (f *platformFlags) run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	fmt.Fprintln(a.err, r.TimeLine())
 	return f.print(a, r)
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"minne/internal/algo/automaton"
+	"minne/internal/algo/kernelfib"
 	"minne/internal/algo/lpm"
 	"minne/internal/platform/data"
 )
@@ -25,6 +26,7 @@ const (
 	Direct24      = "DIR-24-8"
 	Staged16      = "staged16"
 	TrieMap       = "kernel's trie map"
+	KernelFIB     = "bpf_fib_lookup"
 	BloomFilter   = "Bloom filter"
 	BlockedBloom  = "blocked Bloom filter"
 	CountingBloom = "counting Bloom filter"
@@ -34,7 +36,7 @@ const (
 
 // Algorithms are all of them, with the names by which operators choose them.
 var Algorithms = []struct{ Option, Name string }{
-	{"tree-bitmap", TreeBitmap}, {"shape-shifting", ShapeShifting}, {"range", RangeTable}, {"direct24", Direct24}, {"staged16", Staged16}, {"trie-map", TrieMap},
+	{"tree-bitmap", TreeBitmap}, {"shape-shifting", ShapeShifting}, {"range", RangeTable}, {"direct24", Direct24}, {"staged16", Staged16}, {"trie-map", TrieMap}, {"kernel-fib", KernelFIB},
 	{"bloom", BloomFilter}, {"blocked-bloom", BlockedBloom}, {"counting-bloom", CountingBloom}, {"d2fa", D2FA}, {"hybrid", HybridFA},
 }
 
@@ -80,6 +82,9 @@ type builder struct {
 	dir        string
 	algorithms []string
 	progress   func(string)
+	limit      limit
+	install    kernelfib.Install // nil: the kernel's own table is not asked
+	cpu        int
 	workloads  []*workload
 	result     *Result
 	routesUsed []lpm.Route // of both families

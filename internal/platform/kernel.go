@@ -57,7 +57,7 @@ func (k *kernelSide) routes(f lpm.Family, sets []keySet, load func(*lpmbench.Ben
 	if err != nil {
 		return nil, err
 	}
-	return &routeContender{k, c, f, sets}, nil
+	return &routeContender{k, c, f, sets, paces{}}, nil
 }
 
 type routeContender struct {
@@ -65,6 +65,7 @@ type routeContender struct {
 	table  *lpmbench.Contender
 	family lpm.Family
 	sets   []keySet
+	paces  paces
 }
 
 func (c *routeContender) close() { c.table.Close() }
@@ -112,20 +113,61 @@ func keyAsks(sets int) (all []asking) {
 	return all
 }
 
-// timedLookups are those of one run of a program, at most: some ms. A run before it, as long as a quarter, brings in what
+// timedLookups are those of one run of a program, at most, and timedNs what it should take: a structure that takes 40 times
+// as long as another one is not measured for 40 times as long. A run before it, as long as a quarter, brings in what
 // the caches can hold of this table instead of another one's.
-const timedLookups = 1 << 18
+const (
+	timedLookups = 1 << 18
+	leastTimed   = 1 << 12
+	timedNs      = 8e6
+)
 
-// timed is how many lookups one run has when there are so many keys: of small tables fewer will do.
-func timed(keys int) uint32 { return uint32(min(timedLookups, max(keys, hotKeys))) }
+// timed is how many lookups one run has when there are so many keys, of which each takes so many ns (0: unknown): of small
+// tables fewer will do.
+func timed(keys int, ns float64) uint32 {
+	n := min(timedLookups, max(keys, hotKeys))
+	if ns == 0 {
+		return uint32(min(n, leastTimed))
+	}
+	return uint32(max(min(n, int(timedNs/ns)), min(n, leastTimed)))
+}
+
+// lookups runs a program for some of so many keys, others each time, and returns ns per key. seen is what a key took before,
+// 0 when it is the first time.
+func lookups(run func(first, count uint32, dependent bool) (float64, error), keys int, dependent bool, seen *pace) (ns float64, err error) {
+	if seen.ns == 0 {
+		if seen.ns, err = run(0, timed(keys, 0), dependent); err != nil {
+			return 0, err
+		}
+	}
+	n := timed(keys, seen.ns)
+	if _, err := run(seen.next, n/4, dependent); err != nil {
+		return 0, err
+	}
+	seen.ns, err = run(seen.next+n/4, n, dependent)
+	seen.next = (seen.next + n + n/4) % uint32(keys)
+	return seen.ns, err
+}
+
+// pace is how fast one way of asking was, and which key is the next.
+type pace struct {
+	ns   float64
+	next uint32
+}
+
+// paces are those of all ways of asking.
+type paces map[asking]*pace
+
+func (p paces) of(a asking) *pace {
+	if p[a] == nil {
+		p[a] = &pace{}
+	}
+	return p[a]
+}
 
 func (c *routeContender) time(a asking) (float64, error) {
 	c.show(a.set, a.access == "hot")
-	n := timed(len(c.sets[a.set].keys))
-	if _, err := c.table.Time(0, n/4, a.order == "dependent"); err != nil {
-		return 0, err
-	}
-	return c.table.Time(n, n, a.order == "dependent")
+	return lookups(c.table.Time, len(c.sets[a.set].keys), a.order == "dependent", c.paces.of(a))
 }
 
 // patterns is a contender for pattern matching.
@@ -196,7 +238,7 @@ func (k *kernelSide) filter(m *image.Image, keys [][][]byte) (contender, error) 
 		b.Close()
 		return nil, err
 	}
-	return &filterContender{bench: b, filter: f, keys: keys, shown: -1}, nil
+	return &filterContender{bench: b, filter: f, keys: keys, shown: -1, paces: paces{}}, nil
 }
 
 type filterContender struct {
@@ -205,6 +247,7 @@ type filterContender struct {
 	keys     [][][]byte
 	shown    int // set whose keys lie where the programs find them; -1: none
 	shownHot bool
+	paces    paces
 }
 
 func (c *filterContender) close() {
@@ -244,9 +287,5 @@ func (c *filterContender) asks() []asking { return keyAsks(len(c.keys)) }
 
 func (c *filterContender) time(a asking) (float64, error) {
 	c.show(a.set, a.access == "hot")
-	n := timed(len(c.keys[a.set]))
-	if _, err := c.filter.Time(0, n/4, a.order == "dependent"); err != nil {
-		return 0, err
-	}
-	return c.filter.Time(n, n, a.order == "dependent")
+	return lookups(c.filter.Time, len(c.keys[a.set]), a.order == "dependent", c.paces.of(a))
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"minne/internal/kernel"
+	"minne/internal/lab/device"
 	"minne/internal/packet"
 	"minne/internal/pcap"
 	"minne/internal/testns"
@@ -56,7 +58,7 @@ func small(t *testing.T) Options {
 		t.Fatal(err)
 	}
 	return Options{
-		Algorithms: names, CPU: -1, Seconds: 0.01, Rounds: 1, Progress: func(string) {},
+		Algorithms: names, CPU: -1, Seconds: 0.01, Rounds: 1, Repeat: 2, Means: device.Means{Load: kernel.BulkRoutes}, Progress: func(string) {},
 		Data: Data{
 			Capture:   capture.Name(),
 			Routes:    file("table", "0.0.0.0/0 a\n10.0.0.0/8 b\n192.0.2.0/24 c\n198.51.100.7/32 a\n2001:db8::/32 c\n2001:db8:1::/48 d\n"),
@@ -75,7 +77,7 @@ func TestMeasure(t *testing.T) {
 	have := map[string]bool{}
 	for _, row := range r.Rows {
 		have[row.Algorithm+" "+row.Where] = true
-		if !(row.Ns.Low > 0 && row.Ns.Low <= row.Ns.Median && row.Ns.Median <= row.Ns.High) || row.Rate <= 0 || row.Checksum == "" || row.Memory == 0 {
+		if !(row.Ns.Low > 0 && row.Ns.Low <= row.Ns.Median && row.Ns.Median <= row.Ns.High) || row.Rate <= 0 || row.Checksum == "" || row.Memory == 0 && row.Algorithm != KernelFIB {
 			t.Errorf("%+v", row)
 		}
 	}

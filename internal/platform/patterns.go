@@ -44,6 +44,10 @@ func (b *builder) patternWorkloads(patterns []automaton.Pattern, payload [][]byt
 			continue
 		}
 		holds := counted(len(c.patterns), c.what)
+		if b.limit.late(tablesShare, 0) {
+			b.missing(c.algorithm, holds, errLate)
+			continue
+		}
 		b.step("compile %s into a %s", holds, c.algorithm)
 		begin := time.Now()
 		a, err := automaton.Compile(c.patterns, automaton.Options{Hybrid: c.algorithm == HybridFA})

@@ -200,10 +200,10 @@ func (r *Result) peersOf(family string) (names []string) {
 }
 
 // askPeer times a peer in all its ways.
-func (l *lane) askPeer(seconds float64) error {
+func (l *lane) askPeer(seconds float64, repetitions int) error {
 	ways := l.session.Ways
 	for range repetitions {
-		ns, err := l.session.Round(time.Duration(seconds / repetitions / float64(len(ways)) * 1e9))
+		ns, err := l.session.Round(time.Duration(seconds / float64(repetitions*len(ways)) * 1e9))
 		if err != nil {
 			return err
 		}

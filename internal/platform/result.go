@@ -21,6 +21,7 @@ type Result struct {
 	Command []string       `json:"command"`
 	Started time.Time      `json:"started"`
 	Seconds float64        `json:"seconds"` // it took
+	Took    []Phase        `json:"took,omitempty"`
 	Minne   result.Build   `json:"minne"`
 	Machine result.Machine `json:"machine"`
 	// Rounds in which workloads took turns, and Repetitions of each measurement in all of them.

@@ -17,7 +17,7 @@ import (
 	"minne/internal/platform/data"
 )
 
-var routeAlgorithms = []string{TreeBitmap, ShapeShifting, RangeTable, Direct24, Staged16, TrieMap}
+var routeAlgorithms = []string{TreeBitmap, ShapeShifting, RangeTable, Direct24, Staged16, TrieMap, KernelFIB}
 
 // routeKeys is how many addresses are looked up: as many as the eBPF programs have room for, but in small tables.
 func routeKeys(routes int) int { return min(lpmbench.KeyCount, max(leastAsked, 2*routes)) }
@@ -68,6 +68,9 @@ func (b *builder) routeWorkloads(f lpm.Family, routes []lpm.Route) error {
 	b.routesForPeers(f, routes, holds, plain(sets))
 	if b.wanted(TrieMap) {
 		b.trieMap(f, routes, holds, sets)
+	}
+	if b.wanted(KernelFIB) {
+		b.kernelRoutes(f, routes, holds, sets)
 	}
 	return b.routerTables(f, routes, holds, sets)
 }

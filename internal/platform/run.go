@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"minne/internal/algo/kernelfib"
 	"minne/internal/lab/device"
 	"minne/internal/lab/machine"
 	"minne/internal/lab/result"
@@ -24,15 +25,17 @@ type Options struct {
 	Name       string   // of the platform; empty: its CPU's
 	Algorithms []string // as Names returns them
 	Data       Data
-	CPU        int          // to stay on; below 0: any
-	Seconds    float64      // of measuring altogether; what must be done once in any case may take longer
-	Rounds     int          // how often each workload's turn comes
-	Estimate   bool         // say what the machine can route
-	Check      bool         // compare that with a lab on this machine
-	Matrix     bool         // measure transfers through the kernel
-	Means      device.Means // of the lab
-	Peers      string       // directory of peers' programs; empty: none are asked
-	NativeOnly string       // why nothing is measured in eBPF; empty: it is
+	CPU        int           // to stay on; below 0: any
+	Seconds    float64       // of measuring altogether; what must be done once in any case may take longer
+	Rounds     int           // how often each workload's turn comes
+	Repeat     int           // repetitions of each measurement in a round, by turns with the workload's other ones
+	Limit      time.Duration // of everything but the check and the matrix; what does not fit is left out. 0: none
+	Estimate   bool          // say what the machine can route
+	Check      bool          // compare that with a lab on this machine
+	Matrix     bool          // measure transfers through the kernel
+	Means      device.Means  // of the lab
+	Peers      string        // directory of peers' programs; empty: none are asked
+	NativeOnly string        // why nothing is measured in eBPF; empty: it is
 	Command    []string
 	Minne      result.Build
 	Progress   func(string)
@@ -41,7 +44,7 @@ type Options struct {
 // Measure runs the benchmark. A wrong answer is an error, and there is no result.
 func Measure(ctx context.Context, o Options) (*Result, error) {
 	begin := time.Now()
-	r := &Result{Schema: Schema, Name: o.Name, Command: o.Command, Started: begin.UTC().Truncate(time.Second), Minne: o.Minne, Machine: machine.Read(), Rounds: o.Rounds, Repetitions: o.Rounds * repetitions}
+	r := &Result{Schema: Schema, Name: o.Name, Command: o.Command, Started: begin.UTC().Truncate(time.Second), Minne: o.Minne, Machine: machine.Read(), Rounds: o.Rounds}
 	if r.Name == "" {
 		r.Name = r.Machine.CPU
 	}
@@ -50,10 +53,14 @@ func Measure(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	b := &builder{dir: dir, algorithms: o.Algorithms, progress: o.Progress, result: r}
+	b := &builder{dir: dir, algorithms: o.Algorithms, progress: o.Progress, result: r, limit: limit{begin, o.Limit}, cpu: o.CPU}
+	if o.NativeOnly == "" {
+		b.install = kernelfib.Install(o.Means.Load)
+	}
 	if err := b.all(o.Data); err != nil {
 		return nil, err
 	}
+	r.phase(begin, "data and tables")
 	release, err := stay(o.CPU)
 	if err != nil {
 		return nil, err
@@ -67,19 +74,23 @@ func Measure(ctx context.Context, o Options) (*Result, error) {
 	if err := m.loadPeers(ctx); err != nil {
 		return nil, err
 	}
+	r.phase(begin, "loading and comparing answers")
 	if err := m.rounds(ctx); err != nil {
 		return nil, err
 	}
 	m.finish()
+	r.phase(begin, "measuring")
 	if o.Estimate {
 		if err := r.estimate(ctx, o.Means, b.routesUsed, o.Check, o.Progress); err != nil {
 			return nil, err
 		}
+		r.phase(begin, "estimate")
 	}
 	if o.Matrix {
 		if err := r.transfers(ctx, o.Means, o.Progress); err != nil {
 			return nil, err
 		}
+		r.phase(begin, "matrix")
 	}
 	r.Seconds = math.Round(time.Since(begin).Seconds()*10) / 10
 	return r, nil
@@ -130,10 +141,6 @@ func (m *measurement) close() {
 		_ = m.program.Close() // frees memory; what ran has ended
 	}
 }
-
-// repetitions are those of each measurement in one round, by turns with the workload's other ones: the least that
-// minne-procbench takes.
-const repetitions = 9
 
 // loadNative makes the native program ready. Without it there still is eBPF, for who may use that.
 func (m *measurement) loadNative() (err error) {
@@ -214,19 +221,11 @@ func (m *measurement) rounds(ctx context.Context) error {
 	if err != nil {
 		m.result.Clock.Missing = err.Error()
 	}
-	each := m.Seconds / float64(m.Rounds) / float64(max(1, len(m.lanes)))
-	for round := range m.Rounds {
-		m.Progress(fmt.Sprintf("round %d of %d", round+1, m.Rounds))
-		lanes := slices.Clone(m.lanes)
-		if round%2 == 1 {
-			slices.Reverse(lanes)
-		}
-		for _, l := range lanes {
-			if err := m.measure(ctx, l, each); err != nil {
-				return err
-			}
-		}
+	done, err := m.turns(ctx)
+	if err != nil {
+		return err
 	}
+	m.result.Rounds, m.result.Repetitions = done, done*m.Repeat
 	if counter == nil {
 		return nil
 	}
@@ -234,6 +233,38 @@ func (m *measurement) rounds(ctx context.Context) error {
 		m.result.Clock.Missing = err.Error()
 	}
 	return nil
+}
+
+// turns measures until all rounds are done or no time is left, and returns how many were begun.
+func (m *measurement) turns(ctx context.Context) (done int, err error) {
+	each := m.Seconds / float64(m.Rounds) / float64(max(1, len(m.lanes)))
+	share := allRounds
+	if m.Estimate {
+		share = roundsShare
+	}
+	var longest time.Duration
+	for round := range m.Rounds {
+		if round > 0 && m.builder.limit.late(share, longest) {
+			m.result.Notes = append(m.result.Notes, fmt.Sprintf("This machine is slow or busy: %s fitted in the time instead of %d.", counted(round, "round"), m.Rounds))
+			return round, nil
+		}
+		m.Progress(fmt.Sprintf("round %d of %d", round+1, m.Rounds))
+		lanes := slices.Clone(m.lanes)
+		if round%2 == 1 {
+			slices.Reverse(lanes)
+		}
+		begin := time.Now()
+		for _, l := range lanes {
+			if m.builder.limit.late(share, 0) {
+				continue
+			}
+			if err := m.measure(ctx, l, each); err != nil {
+				return round, err
+			}
+		}
+		longest = max(longest, time.Since(begin))
+	}
+	return m.Rounds, nil
 }
 
 func (m *measurement) measure(ctx context.Context, l *lane, seconds float64) error {
@@ -244,11 +275,11 @@ func (m *measurement) measure(ctx context.Context, l *lane, seconds float64) err
 	defer func() { l.watts = append(l.watts, ends()) }()
 	switch l.where {
 	case EBPF:
-		return l.ask(seconds)
+		return l.ask(seconds, m.Repeat)
 	case Other:
-		return l.askPeer(seconds)
+		return l.askPeer(seconds, m.Repeat)
 	}
-	spec := native.Spec{Algorithm: l.native, Image: l.table, Seconds: seconds, Repetitions: repetitions, CPU: native.Any, Hot: hotKeys}
+	spec := native.Spec{Algorithm: l.native, Image: l.table, Seconds: seconds, Repetitions: m.Repeat, CPU: native.Any, Hot: hotKeys}
 	if m.CPU >= 0 {
 		spec.CPU = m.CPU
 	}
@@ -271,13 +302,13 @@ func (m *measurement) measure(ctx context.Context, l *lane, seconds float64) err
 }
 
 // ask times an eBPF contender in all ways, each as often as there is time for.
-func (l *lane) ask(seconds float64) error {
+func (l *lane) ask(seconds float64, repetitions int) error {
 	all := l.contender.asks()
 	for range repetitions {
 		for _, a := range all {
 			var ns []float64
 			begin := time.Now()
-			for len(ns) == 0 || time.Since(begin).Seconds() < seconds/repetitions/float64(len(all)) {
+			for len(ns) == 0 || time.Since(begin).Seconds() < seconds/float64(repetitions*len(all)) {
 				took, err := l.contender.time(a)
 				if err != nil {
 					return fmt.Errorf("time %s in eBPF: %w", l.name(), err)
@@ -304,6 +335,10 @@ func (l *lane) add(a asking, ns ...float64) {
 func (m *measurement) finish() {
 	idle := m.result.Power.Idle
 	for i, l := range m.lanes {
+		if len(l.times) == 0 {
+			m.missing(l)
+			continue
+		}
 		if l.again {
 			m.result.Noise = append(m.result.Noise, noise(m.lanes[i-1], l))
 			continue
@@ -326,12 +361,19 @@ func (m *measurement) finish() {
 	}
 }
 
+// missing notes a lane that no time was left for.
+func (m *measurement) missing(l *lane) {
+	if !l.again {
+		m.result.Missing = append(m.result.Missing, fmt.Sprintf("%s, %s: %v", l.name(), l.where, errLate))
+	}
+}
+
 // noise is what the same workload's two measurements of each round differ by, over all ways of asking.
 func noise(a, b *lane) Noise {
 	var ratios []float64
 	for i, s := range a.times {
-		for round, ns := range s.ns {
-			ratios = append(ratios, ns/b.times[i].ns[round])
+		for round := range min(len(s.ns), len(b.times[i].ns)) { // the last round may have been cut short
+			ratios = append(ratios, s.ns[round]/b.times[i].ns[round])
 		}
 	}
 	return Noise{What: a.where + ", " + a.name(), Ratio: statistics.Interval(ratios)}

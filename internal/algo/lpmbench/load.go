@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/algo/image"
+	"minne/internal/algo/kernelfib"
 	"minne/internal/algo/lpm"
 	"minne/internal/fastpath/benchrun"
 	"minne/internal/fastpath/fib"
@@ -65,7 +66,8 @@ type Contender struct {
 	bench   *Bench
 	family  lpm.Family
 	objs    *ebpf.Collection
-	mapping []byte // of the table
+	mapping []byte               // of the table
+	in      *kernelfib.Namespace // that the programs run in; nil: the calling thread's
 }
 
 // load loads the programs; memory is the array that holds the table, when there is one, and tries are how many entries the kernel's
@@ -181,10 +183,15 @@ func fibRoutes(routes []lpm.Route) iter.Seq[fib.Route] {
 	}
 }
 
-// Kernel is a contender that asks bpf_fib_lookup about packets that come in by an interface of the
-// calling thread's network namespace.
-func (b *Bench) Kernel(f lpm.Family, ifindex int) (*Contender, error) {
-	return b.load(f, askKernel, "", 0, map[string]uint32{"ingress": uint32(ifindex)}, nil)
+// Kernel is a contender that asks bpf_fib_lookup about packets that come in by the interface of a namespace, which has the
+// routes. The namespace must be closed after it.
+func (b *Bench) Kernel(f lpm.Family, in *kernelfib.Namespace) (*Contender, error) {
+	c, err := b.load(f, askKernel, "", 0, map[string]uint32{"ingress": uint32(in.Interface)}, nil)
+	if err != nil {
+		return nil, err
+	}
+	c.in = in
+	return c, nil
 }
 
 // Loop is a contender that looks nothing up: what all others' times include.
@@ -200,11 +207,23 @@ func (c *Contender) Close() {
 
 // Time looks up count keys (at most 1 << 23) from key number first on; the result is nanoseconds per lookup. When dependent, each
 // key depends on the answer before.
-func (c *Contender) Time(first, count uint32, dependent bool) (float64, error) {
-	return c.bench.run.Time(c.objs, fmt.Sprintf("bench%d", c.family), first, count, dependent)
+func (c *Contender) Time(first, count uint32, dependent bool) (ns float64, err error) {
+	err = c.there(func() (err error) {
+		ns, err = c.bench.run.Time(c.objs, fmt.Sprintf("bench%d", c.family), first, count, dependent)
+		return err
+	})
+	return ns, err
+}
+
+// there runs something where the programs must run.
+func (c *Contender) there(do func() error) error {
+	if c.in == nil {
+		return do()
+	}
+	return c.in.Do(do)
 }
 
 // Check looks up the first count keys and leaves what it found in Bench.Answers.
 func (c *Contender) Check(count int) error {
-	return c.bench.run.Check(c.objs, fmt.Sprintf("check%d", c.family), count)
+	return c.there(func() error { return c.bench.run.Check(c.objs, fmt.Sprintf("check%d", c.family), count) })
 }

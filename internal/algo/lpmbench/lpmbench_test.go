@@ -3,14 +3,18 @@
 package lpmbench
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
 
 	"minne/internal/algo/image"
+	"minne/internal/algo/kernelfib"
 	"minne/internal/algo/lpm"
 	"minne/internal/fulltable"
+	"minne/internal/kernel"
+	"minne/internal/rib"
 	"minne/internal/testns"
 )
 
@@ -77,6 +81,30 @@ func TestFullTableInEBPF(t *testing.T) {
 			c, _, err := b.Trie(f, routes)
 			b.answersLike(t, c, err, reference)
 		})
+		t.Run(fmt.Sprintf("the kernel's own table IPv%d", f), func(t *testing.T) {
+			for i := range b.Keys { // others are the kernel's to refuse: its answer is not a matter of routes
+				b.Keys[i] = inside(routes[rng.IntN(len(routes))].Prefix, rng)
+			}
+			in, err := kernelfib.New()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer in.Close()
+			install(t, in, routes)
+			c, err := b.Kernel(f, in)
+			b.answersLike(t, c, err, reference)
+		})
+	}
+}
+
+func install(t testing.TB, in *kernelfib.Namespace, routes []lpm.Route) {
+	t.Helper()
+	all := make([]rib.Route, len(routes))
+	for i, r := range routes {
+		all[i] = in.Route(r.Prefix, r.NextHop)
+	}
+	if err := in.Install(context.Background(), kernel.BulkRoutes, all); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -3,21 +3,14 @@
 package lpmbench
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
-	"os"
 	"slices"
 	"testing"
 
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
-
+	"minne/internal/algo/kernelfib"
 	"minne/internal/algo/lpm"
 	"minne/internal/fastpath/fib"
-	"minne/internal/kernel"
-	"minne/internal/rib"
 )
 
 // public is a random IPv4 address that packets on the Internet may have.
@@ -48,13 +41,17 @@ func BenchmarkRounds(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer bench.Close()
-	up := interfaceUp(b)
+	kernelsOwn, err := kernelfib.New()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer kernelsOwn.Close()
 	for _, f := range []lpm.Family{lpm.IPv4, lpm.IPv6} {
-		b.Run(fmt.Sprintf("IPv%d", f), func(b *testing.B) { rounds(b, bench, f, up) })
+		b.Run(fmt.Sprintf("IPv%d", f), func(b *testing.B) { rounds(b, bench, f, kernelsOwn) })
 	}
 }
 
-func rounds(b *testing.B, bench *Bench, f lpm.Family, up int) {
+func rounds(b *testing.B, bench *Bench, f lpm.Family, in *kernelfib.Namespace) {
 	routes := fullTable(b, f)
 	rng := rand.New(rand.NewPCG(3, 3))
 	for i := range bench.Keys {
@@ -63,7 +60,7 @@ func rounds(b *testing.B, bench *Bench, f lpm.Family, up int) {
 			bench.Keys[i] = inside(routes[rng.IntN(len(routes))].Prefix, rng)
 		}
 	}
-	all := contenders(b, bench, f, routes, up)
+	all := contenders(b, bench, f, routes, in)
 	for range 9 {
 		for _, r := range all {
 			r.measure(b)
@@ -83,7 +80,7 @@ func rounds(b *testing.B, bench *Bench, f lpm.Family, up int) {
 }
 
 // contenders are the kernel, the router's own structures and those of this package, with the same routes.
-func contenders(b *testing.B, bench *Bench, f lpm.Family, routes []lpm.Route, up int) []*round {
+func contenders(b *testing.B, bench *Bench, f lpm.Family, routes []lpm.Route, in *kernelfib.Namespace) []*round {
 	var all []*round
 	add := func(name string, c *Contender, used int, err error) {
 		if err != nil {
@@ -91,10 +88,8 @@ func contenders(b *testing.B, bench *Bench, f lpm.Family, routes []lpm.Route, up
 		}
 		all = append(all, &round{name: name, c: c, used: used, count: 1 << 18})
 	}
-	if err := kernel.BulkRoutes(context.Background(), kernelRoutes(routes, up)); err != nil {
-		b.Fatal(err)
-	}
-	c, err := bench.Kernel(f, up)
+	install(b, in, routes)
+	c, err := bench.Kernel(f, in)
 	add("kernel", c, 0, err)
 	all[0].count = 1 << 16
 	c, used, err := bench.Trie(f, routes)
@@ -142,53 +137,4 @@ func (r *round) measure(b *testing.B) {
 func median(v []float64) float64 {
 	s := slices.Sorted(slices.Values(v))
 	return s[len(s)/2]
-}
-
-// interfaceUp makes an interface that routes can lead through, in the test's own network namespace.
-func interfaceUp(b *testing.B) int {
-	b.Helper()
-	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "up"}, PeerName: "peer"}); err != nil {
-		b.Fatal(err)
-	}
-	for _, path := range []string{"/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"} {
-		if err := os.WriteFile(path, []byte("1"), 0o600); err != nil {
-			b.Fatal(err)
-		}
-	}
-	var up netlink.Link
-	for _, name := range []string{"peer", "up"} {
-		var err error
-		if up, err = netlink.LinkByName(name); err == nil {
-			err = netlink.LinkSetUp(up)
-		}
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
-	for _, text := range []string{"192.0.2.254/24", "fd00:200::ff/64"} {
-		a, err := netlink.ParseAddr(text)
-		if err == nil {
-			a.Flags = unix.IFA_F_NODAD
-			err = netlink.AddrAdd(up, a)
-		}
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
-	return up.Attrs().Index
-}
-
-func kernelRoutes(routes []lpm.Route, ifindex int) []rib.Route {
-	all := make([]rib.Route, len(routes))
-	for i, r := range routes {
-		gateway := netip.AddrFrom4([4]byte{192, 0, 2, byte(r.NextHop + 1)})
-		if r.Prefix.Addr().Is6() {
-			gateway = netip.AddrFrom16([16]byte{0xfd, 0, 2, 15: byte(r.NextHop + 1)})
-		}
-		all[i] = rib.Route{
-			Prefix: r.Prefix, Table: rib.TableMain, Type: rib.Unicast, Protocol: 4,
-			Hops: []rib.Hop{{Gateway: gateway, Interface: ifindex, Weight: 1}},
-		}
-	}
-	return all
 }

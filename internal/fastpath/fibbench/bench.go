@@ -10,10 +10,10 @@ import (
 	"iter"
 	"math/rand/v2"
 	"net/netip"
-	"runtime"
 	"slices"
 	"time"
 
+	"minne/internal/algo/kernelfib"
 	"minne/internal/fastpath/fib"
 	"minne/internal/fulltable"
 	"minne/internal/rib"
@@ -61,9 +61,6 @@ type Report struct {
 	Took    time.Duration
 }
 
-// InstallRoutes puts routes into the kernel's tables of the calling thread's network namespace.
-type InstallRoutes func(context.Context, []rib.Route) error
-
 // contender is a row in the making.
 type contender struct {
 	row         Row
@@ -75,37 +72,30 @@ type contender struct {
 }
 
 // Measure compares the kernel's lookup with every structure on the full table of both families.
-func Measure(ctx context.Context, install InstallRoutes, progress func(string)) (*Report, error) {
-	type result struct {
-		report *Report
-		err    error
+func Measure(ctx context.Context, install kernelfib.Install, progress func(string)) (r *Report, err error) {
+	kernel, err := kernelfib.New()
+	if err != nil {
+		return nil, err
 	}
-	done := make(chan result, 1)
-	go func() {
-		// The thread enters a network namespace and is never unlocked: it ends with this
-		// goroutine, and the namespace with it.
-		runtime.LockOSThread()
-		r, err := measure(ctx, install, progress)
-		done <- result{r, err}
-	}()
-	r := <-done
-	return r.report, r.err
+	defer kernel.Close()
+	err = kernel.Do(func() error {
+		r, err = measure(ctx, kernel, install, progress)
+		return err
+	})
+	return r, err
 }
 
-func measure(ctx context.Context, install InstallRoutes, progress func(string)) (*Report, error) {
+// measure runs on the thread that is in the kernel's namespace.
+func measure(ctx context.Context, kernel *kernelfib.Namespace, install kernelfib.Install, progress func(string)) (*Report, error) {
 	start := time.Now()
 	progress("reading the table")
 	v4, v6, err := fulltable.Load()
 	if err != nil {
 		return nil, err
 	}
-	ingress, err := enterNamespace()
-	if err != nil {
-		return nil, err
-	}
 	progress("installing the table in the kernel of an own network namespace")
 	for _, prefixes := range [][]netip.Prefix{v4, v6} {
-		if err := install(ctx, kernelRoutes(prefixes, ingress)); err != nil {
+		if err := install(ctx, kernelRoutes(kernel, prefixes)); err != nil {
 			return nil, fmt.Errorf("install the table: %w", err)
 		}
 	}
@@ -118,7 +108,7 @@ func measure(ctx context.Context, install InstallRoutes, progress func(string)) 
 	fillKeys(s, v6, rng)
 
 	progress("compiling the structures")
-	all, err := contenders(s, uint32(ingress), v4, v6)
+	all, err := contenders(s, uint32(kernel.Interface), v4, v6)
 	for _, t := range all {
 		defer t.c.close()
 	}
@@ -140,20 +130,12 @@ func measure(ctx context.Context, install InstallRoutes, progress func(string)) 
 	return trials(ctx, all, start)
 }
 
-// kernelRoutes are the prefixes as routes over hops different gateways.
-func kernelRoutes(prefixes []netip.Prefix, ifindex int) []rib.Route {
+// kernelRoutes are the prefixes as routes over as many gateways as there are next hops.
+func kernelRoutes(kernel *kernelfib.Namespace, prefixes []netip.Prefix) []rib.Route {
 	routes := make([]rib.Route, 0, len(prefixes))
 	next := hopOf()
 	for _, p := range prefixes {
-		n := next()
-		gateway := netip.AddrFrom4([4]byte{192, 0, 2, byte(n + 1)})
-		if p.Addr().Is6() {
-			gateway = netip.AddrFrom16([16]byte{0xfd, 0, 2, 15: byte(n + 1)})
-		}
-		routes = append(routes, rib.Route{
-			Prefix: p, Table: rib.TableMain, Type: rib.Unicast, Protocol: 4,
-			Hops: []rib.Hop{{Gateway: gateway, Interface: ifindex, Weight: 1}},
-		})
+		routes = append(routes, kernel.Route(p, uint32(next())))
 	}
 	return routes
 }

@@ -5,6 +5,7 @@ package headline
 import (
 	"context"
 
+	"minne/internal/algo/kernelfib"
 	"minne/internal/fastpath/fibbench"
 	"minne/internal/fulltable"
 	"minne/internal/lab/closedloop"
@@ -67,7 +68,7 @@ func (b *Bench) Tables(ctx context.Context) (*closedloop.Tables, error) {
 func (b *Bench) Lookups(ctx context.Context) (*fibbench.Report, error) {
 	return b.lookups.get(func() (*fibbench.Report, error) {
 		b.release() // a third copy of the full table would be too much for small machines
-		return fibbench.Measure(ctx, fibbench.InstallRoutes(b.Means.Load), b.Progress)
+		return fibbench.Measure(ctx, kernelfib.Install(b.Means.Load), b.Progress)
 	})
 }
 

@@ -10,12 +10,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 
 	"minne/internal/config"
 	"minne/internal/fastpath/flow"
+	"minne/internal/fastpath/judge"
 	"minne/internal/fastpath/match"
 	"minne/internal/packet"
 )
@@ -187,7 +189,11 @@ func TestLabelsAgree(t *testing.T) {
 		taken, whole := 0, true
 		for at := 0; at < len(text); {
 			part := text[at:min(len(text), at+1+r.IntN(90))]
-			if action := b.pass(speech{key: k, seq: seq + uint32(at), payload: part}); action != ActionRedirect {
+			over := 0 // bytes that have come before
+			if k.Protocol == packet.ProtoTCP && at > 0 && r.IntN(4) == 0 {
+				over = min(at, 1+r.IntN(20))
+			}
+			if action := b.pass(speech{key: k, seq: seq + uint32(at-over), payload: text[at-over : at+len(part)]}); action != ActionRedirect {
 				t.Fatalf("flow %d: action %d", n, action)
 			}
 			if r.IntN(4) == 0 && k.Protocol == packet.ProtoTCP { // once more, with a little of the one before
@@ -223,5 +229,227 @@ func TestLabelsAgree(t *testing.T) {
 		if s.Flows != uint64(found[s.Name]) {
 			t.Errorf("set %s: %d flows counted, expected %d", s.Name, s.Flows, found[s.Name])
 		}
+	}
+}
+
+// TestOnlyTheFirstPackets: what lies behind the first packets, or the first bytes of one, is not found; nor is what
+// lies behind a hole, or in packets without payload.
+func TestOnlyTheFirstPackets(t *testing.T) {
+	b := newBench(t)
+	b.recognise("packets: 3, bytes: 16, sets: {x: {patterns: [/sign/]}, y: {patterns: [/^begin/]}}")
+	b.awaitForwarding()
+	filler := "0123456789abcdef"
+	for n, c := range []struct {
+		name     string
+		protocol uint8
+		says     []string
+		gap      int // bytes that are missing in front of the last of them
+		want     string
+	}{
+		{"in the third", packet.ProtoTCP, []string{"a", "b", "sign"}, 0, "x"},
+		{"in the fourth", packet.ProtoTCP, []string{"a", "b", "c", "sign"}, 0, ""},
+		{"across three", packet.ProtoTCP, []string{"si", "g", "n"}, 0, "x"},
+		{"across four", packet.ProtoTCP, []string{"s", "i", "g", "n"}, 0, ""},
+		{"packets without payload", packet.ProtoTCP, []string{"", "", "", "a", "", "b", "sign"}, 0, "x"},
+		{"the last byte", packet.ProtoTCP, []string{filler[:12] + "sign"}, 0, "x"},
+		{"behind the last byte", packet.ProtoTCP, []string{filler[:13] + "sign"}, 0, ""},
+		{"behind a hole of a long segment", packet.ProtoTCP, []string{filler + "more", "sign"}, 0, ""},
+		{"behind a missing segment", packet.ProtoTCP, []string{"a", "sign"}, 5, ""},
+		{"the beginning", packet.ProtoTCP, []string{"beg", "in"}, 0, "y"},
+		{"not the beginning", packet.ProtoTCP, []string{"a", "begin"}, 0, ""},
+		{"datagram three", packet.ProtoUDP, []string{"a", "b", "sign"}, 0, "x"},
+		{"datagram four", packet.ProtoUDP, []string{"a", "b", "c", "sign"}, 0, ""},
+		{"across datagrams", packet.ProtoUDP, []string{"si", "gn"}, 0, ""},
+		{"each datagram begins", packet.ProtoUDP, []string{"a", "begin"}, 0, "y"},
+		{"long datagrams", packet.ProtoUDP, []string{filler + filler, "sign"}, 0, "x"},
+	} {
+		k, seq := keyOf(c.protocol, n%2 == 0, n), uint32(0xffffffff)-7 // sequence numbers go round
+		for i, says := range c.says {
+			if i == len(c.says)-1 {
+				seq += uint32(c.gap)
+			}
+			b.pass(speech{key: k, seq: seq, payload: []byte(says)})
+			seq += uint32(len(says))
+		}
+		if got := b.label(k); got != c.want {
+			t.Errorf("%s: label %q, expected %q", c.name, got, c.want)
+		}
+	}
+	k := keyOf(packet.ProtoTCP, false, 1000)
+	b.pass(speech{key: k, seq: 7, flags: packet.SYN})
+	if _, ok := b.known(k); ok {
+		t.Error("a SYN has taken a place in the table: a flood of them would fill it")
+	}
+	b.pass(speech{key: k, seq: 7, flags: packet.SYN, payload: []byte("beg")})
+	b.pass(speech{key: k, seq: 11, payload: []byte("in")})
+	if got := b.label(k); got != "y" {
+		t.Errorf("data beside a SYN (TCP Fast Open): label %q", got)
+	}
+}
+
+// TestLimits: what is dropped or limited is so in both directions, whether the fast path forwards a packet or
+// leaves it to the kernel, and nothing else is.
+func TestLimits(t *testing.T) {
+	const section = "sets: {forbidden: {patterns: [/^no/], drop: true}, slow: {patterns: [/^slow/], rate: 8kbit}, few: {patterns: [/^few/], packets-per-second: 1}}"
+	b := newBench(t)
+	b.recognise(section)
+	b.awaitForwarding()
+	passes, began := uint32(ActionRedirect), time.Now()
+	for _, way := range []string{"fast path", "kernel"} {
+		if way == "kernel" {
+			b.judgeBy(&judge.Policy{Kernel: "for this test"})
+			passes = ActionPass
+		}
+		for _, protocol := range []uint8{packet.ProtoTCP, packet.ProtoUDP} {
+			for _, ipv6 := range []bool{false, true} {
+				name := fmt.Sprintf("%s, protocol %d, IPv6 %t", way, protocol, ipv6)
+				k := keyOf(protocol, ipv6, map[bool]int{false: 1, true: 2}[way == "kernel"])
+				other := k
+				other.DestinationPort++
+				back := k.Reply(0)
+				for _, s := range []struct {
+					key  flow.Key
+					says string
+					want uint32
+				}{
+					{back, "hello", passes}, {k, "no, this is forbidden", ActionDrop}, {k, "never", ActionDrop}, {back, "either", ActionDrop},
+					{back, "", ActionDrop}, {other, "another flow", passes}, {other.Reply(0), "no", ActionDrop}, {other, "", ActionDrop},
+				} {
+					if got := b.pass(speech{key: s.key, seq: 1, payload: []byte(s.says)}); got != s.want {
+						t.Errorf("%s: %v says %q: action %d, expected %d", name, s.key, s.says, got, s.want)
+					}
+				}
+			}
+		}
+		slow, few := keyOf(packet.ProtoUDP, false, 100+int(passes)), keyOf(packet.ProtoUDP, false, 200+int(passes))
+		start, passed, all := time.Now(), 0, 0
+		for range 200 {
+			s := speech{key: slow, payload: append([]byte("slow"), make([]byte, 968)...)} // 1,000 bytes of IP
+			if all += 1000; b.pass(s) == passes {
+				passed += 1000
+			}
+		}
+		most := 50_000 + int(time.Since(start).Seconds()*1000) // 8 kbit/s, and what may come at once
+		if way == "kernel" {
+			most = 10_000 + int(time.Since(began).Seconds()*1000) // used up already
+		} else if passed < 40_000 {
+			t.Errorf("%s: only %d bytes passed", way, passed)
+		}
+		if passed > most {
+			t.Errorf("%s: %d of %d bytes passed, expected at most %d", way, passed, all, most)
+		}
+		passed = 0
+		for range 100 {
+			if b.pass(speech{key: few, payload: []byte("few")}) == passes {
+				passed++
+			}
+		}
+		if way == "fast path" && passed < 30 || passed > 36+int(time.Since(start).Seconds()) {
+			t.Errorf("%s: %d packets passed, expected 33", way, passed)
+		}
+		began = start
+	}
+	o, err := b.fast.Recognised()
+	must(t, err)
+	few, forbidden, slow := o.Sets[0], o.Sets[1], o.Sets[2]
+	if forbidden.Flows != 16 || forbidden.Packets != forbidden.Dropped || forbidden.Packets != 48 {
+		t.Errorf("forbidden: %+v", forbidden)
+	}
+	if slow.Flows != 2 || slow.Packets != 400 || slow.Dropped < 300 || slow.Bytes != 400_000 {
+		t.Errorf("slow: %+v", slow)
+	}
+	if few.Flows != 2 || few.Packets != 200 || few.Dropped < 150 {
+		t.Errorf("few: %+v", few)
+	}
+	// Other limits are in force at once, and the flows stay known.
+	b.recognise(strings.Replace(section, "drop: true", "rate: 1Gbit", 1))
+	if got := b.pass(speech{key: keyOf(packet.ProtoTCP, false, 1), seq: 99}); got != ActionPass {
+		t.Errorf("no longer forbidden, and action %d", got)
+	}
+	if got := b.label(keyOf(packet.ProtoTCP, false, 1)); got != "forbidden" {
+		t.Errorf("a flow's label has become %q", got)
+	}
+}
+
+// TestLabelsOfConnections: a connection's label lies in the flow table, for both directions, also where it is translated;
+// limits hold there, and the label is told.
+func TestLabelsOfConnections(t *testing.T) {
+	const section = "sets: {other: {patterns: [/^never said/]}, told: {patterns: [/^eighteen bytes/]RATE}}"
+	for name, translates := range map[string]bool{following: false, masquerading: true} {
+		t.Run(fmt.Sprintf("translated %t", translates), func(t *testing.T) {
+			b := newFlowBench(t, name, stateful(translates))
+			b.recognise(strings.Replace(section, "RATE", ", rate: 10Gbit", 1))
+			b.awaitForwarding()
+			for _, c := range talks {
+				k := b.open(c.p)
+				k.carried()
+				for range 4 {
+					if b.there(k.out.toB()) == nil || b.back(k.in.toA()) == nil {
+						t.Fatalf("%s: a packet is lost", c.name)
+					}
+				}
+				for _, one := range b.flows() {
+					if one.Key[0].Protocol == c.p.protocol && one.Key[0].Source.Is4() == strings.Contains(c.name, "IPv4") && one.Label() != 2 {
+						t.Errorf("%s: the flow table has label %d", c.name, one.Label())
+					}
+				}
+				labels := map[flow.Key]string{}
+				must(t, b.fast.Labels(func(k flow.Key, label string) { labels[k] = label }))
+				of := func(p parcel) flow.Key {
+					s := packet.Summarize(p.toB())
+					return flow.Key{Source: s.Source, Destination: s.Destination, SourcePort: s.SrcPort, DestinationPort: s.DstPort, Protocol: s.Protocol}
+				}
+				if labels[of(k.out)] != "told" || labels[of(k.in)] != "told" {
+					t.Errorf("%s: labels %v", c.name, labels)
+				}
+				e, err := b.fast.Explain(k.out.toB(), b.in.Attrs().Index)
+				must(t, err)
+				if e.Label != "told" || !strings.Contains(fmt.Sprint(e.Steps), "recognised as told; all of them together may send at most 10Gbit/s") {
+					t.Errorf("%s: explain says %+v", c.name, e)
+				}
+				b.recognise(strings.Replace(section, "RATE", ", drop: true", 1))
+				for _, s := range []struct {
+					frame []byte
+					on    netlink.Link
+				}{{k.out.toB(), b.in}, {k.in.toA(), b.out}} {
+					if got := b.passFrame(s.frame, s.on); got != ActionDrop {
+						t.Errorf("%s: action %d where all is dropped", c.name, got)
+					}
+					b.expect(s.frame, s.on, Reason(routerReasonREASON_RECOGNISED))
+				}
+				b.recognise(strings.Replace(section, "RATE", ", rate: 10Gbit", 1))
+			}
+		})
+	}
+}
+
+// TestWithoutPatterns: the program of a router without patterns reads none of their tables, which have no room.
+func TestWithoutPatterns(t *testing.T) {
+	b := newBench(t)
+	tables := map[ebpf.MapID]string{}
+	for name, m := range b.fast.prog.matchMaps() {
+		info, err := m.Info()
+		must(t, err)
+		id, _ := info.ID()
+		tables[id] = name
+		if name != match.LimitsMap && name != match.TalliesMap && m.MaxEntries() != 1 {
+			t.Errorf("%s has room for %d", name, m.MaxEntries())
+		}
+	}
+	info, err := b.fast.prog.objects.Router.Info()
+	must(t, err)
+	instructions, err := info.Instructions()
+	must(t, err)
+	loads := 0
+	for _, i := range instructions {
+		if i.IsLoadFromMap() {
+			loads++
+			if name := tables[ebpf.MapID(uint32(i.Constant))]; name != "" { // the kernel puts the map's number there
+				t.Errorf("the program reads %s", name)
+			}
+		}
+	}
+	if loads < 10 {
+		t.Errorf("only %d instructions are seen to read a table: the test sees nothing", loads)
 	}
 }

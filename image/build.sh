@@ -1,0 +1,72 @@
+#!/bin/sh
+# Makes the router's disk image: build/minne-VERSION-ARCH.img, the same compressed (.img.zst), the system alone with its trailer
+# as what an upgrade reads (.upgrade), and a manifest that names every package with version, hash and licence (.manifest.json).
+#
+# Nothing is installed and nothing mounted. Debian's packages are unpacked into a directory; the programs that make squashfs,
+# FAT, ext4, GPT and GRUB run in a chroot of it, so that the result does not depend on the machine it is made on. All times in
+# the image are that of the commit: one commit and one set of packages give one image, bit for bit.
+#
+#   packages.sh   fetches and unpacks the packages
+#   root.sh       picks the router's files out of them: the squashfs, with kernel and initramfs in it
+#   disk.sh       partitions, GRUB, file systems
+set -eu
+cd "$(dirname "$0")/.."
+die() { printf 'image: %s\n' "$*" >&2; exit 1; }
+say() { printf '%3ds  %s\n' $(($(date +%s) - began)) "$*"; }
+began=$(date +%s)
+
+arch=amd64 slot_size=128 packages='' firmware='' key='' fresh=''
+usage() {
+	cat <<-END
+	./dev image [--size MiB] [--firmware] [--packages MANIFEST] [--key FILE] [--fresh] [--arch amd64]
+	  --size      room for each of the two systems (default $slot_size)
+	  --firmware  firmware that is not free, for Wi-Fi and some wired chips
+	  --packages  the packages of an earlier build, by its manifest: refused when the mirror has others
+	  --key       ed25519 private key (PEM) that signs the upgrade file
+	  --fresh     fetch the packages again, even those that an earlier build left
+	END
+}
+while [ $# -gt 0 ]; do
+	case $1 in
+	--arch) arch=$2; shift 2 ;;
+	--size) slot_size=$2; shift 2 ;;
+	--packages) packages=$2; shift 2 ;;
+	--key) key=$2; shift 2 ;;
+	--firmware) firmware=yes; shift ;;
+	--fresh) fresh=yes; shift ;;
+	-h | --help) usage; exit 0 ;;
+	*) usage >&2; die "unknown option $1" ;;
+	esac
+done
+[ "$arch" = amd64 ] || die "--arch $arch: the disk image is for amd64; the programs alone are built for others by: make cross"
+[ "$(id -u)" = 0 ] || die "run as root: it works in a chroot"
+[ "$slot_size" -ge 64 ] 2>/dev/null || die "--size $slot_size: expected a number of MiB, at least 64"
+
+version=${VERSION:-$(git describe --always --dirty)}
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
+work=$PWD/build/image/$arch
+name=minne-$version-$arch
+mkdir -p "$work"
+exec 9>"$work/lock"
+flock 9
+
+. image/packages.sh
+. image/root.sh
+. image/disk.sh
+
+say "packages"
+fetch_packages
+say "system"
+make_root
+say "disk"
+make_disk
+say "manifest"
+make_manifest
+say "compressing"
+zstd -q -f -T0 -15 "build/$name.img" -o "build/$name.img.zst"
+(cd build && sha256sum "$name.img" "$name.img.zst" "$name.upgrade" "$name.manifest.json" >"$name.sha256")
+ln -sfn "$name.img" build/minne.img
+ln -sfn "$name.upgrade" build/minne.upgrade
+say "done"
+ls -ls "build/$name.img" "build/$name.img.zst" "build/$name.upgrade" "build/$name.manifest.json"

@@ -1,0 +1,169 @@
+# Picks the router's system out of the unpacked packages and makes its squashfs. Sourced by build.sh.
+#
+# The system is what image/root and image/modules name, what these need, and image/overlay on top. Nothing of Debian's
+# maintainer scripts runs: users, directories and settings are those of the overlay. GRUB reads kernel and initramfs out of the
+# squashfs, so its compression is one that GRUB knows; gzip costs 3 MB more than xz here and is read several times as fast.
+
+# words prints the lines of a list without comments.
+words() { sed 's/#.*//; s/[[:space:]]*$//; /^$/d' "$1"; }
+
+make_root() {
+	top=$work/debian
+	root=$top/work/root
+	rm -rf "$top/work"
+	mkdir -p "$root"
+	kernel=$(basename "$top"/usr/lib/modules/*)
+	for d in usr/bin usr/sbin usr/lib usr/lib64 etc boot dev proc sys run tmp var root config mnt; do mkdir -p "$root/$d"; done
+	for l in bin sbin lib lib64; do ln -s "usr/$l" "$root/$l"; done
+	pick_files
+	pick_libraries
+	pick_modules
+	busybox_links
+	certificates
+	own_files
+	used_packages
+	initramfs
+	seal_system
+}
+
+# pick_files copies what image/root names. A name that matches nothing is an error: the list would lie.
+pick_files() {
+	words image/root | while read -r pattern; do
+		found=
+		for f in "$top"/$pattern; do
+			[ -e "$f" ] || continue
+			found=yes
+			path=${f#"$top"/}
+			mkdir -p "$root/$(dirname "$path")"
+			cp -a "$f" "$root/$(dirname "$path")/"
+		done
+		[ -n "$found" ] || die "image/root: no file matches $pattern"
+	done || exit 1
+}
+
+# pick_libraries copies the libraries of every program picked, and theirs, as the dynamic linker finds them.
+pick_libraries() {
+	mkdir -p "$root/usr/lib/x86_64-linux-gnu" "$root/usr/lib64"
+	cp -L "$top/usr/lib64/ld-linux-x86-64.so.2" "$root/usr/lib64/"
+	find "$root" -type f \( -perm -100 -o -name '*.so*' \) -printf '%P\n' | sort | while read -r f; do
+		chroot "$top" /usr/lib64/ld-linux-x86-64.so.2 --list "/$f" 2>/dev/null || :
+	done | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' | sort -u | while read -r lib; do
+		mkdir -p "$root/usr$(dirname "${lib#/usr}")"
+		cp -L "$top$lib" "$root/usr${lib#/usr}"
+	done
+}
+
+# pick_modules copies the modules that image/modules names and those they depend on, packed by xz as Debian has them.
+pick_modules() {
+	all=usr/lib/modules/$kernel
+	mkdir -p "$root/$all"
+	inside depmod -b / "$kernel"
+	words image/modules | sed 's/^initramfs: *//' | while read -r pattern; do
+		found=
+		for f in "$top/$all"/kernel/$pattern.ko.xz; do
+			[ -e "$f" ] || continue
+			found=yes
+			printf '%s\n' "${f#"$top/$all"/}"
+		done
+		[ -n "$found" ] || die "image/modules: no module matches $pattern"
+	done >"$work/modules" || exit 1
+	with_dependencies "$top/$all/modules.dep" <"$work/modules" | while read -r m; do
+		mkdir -p "$root/$all/$(dirname "$m")"
+		cp "$top/$all/$m" "$root/$all/$m"
+	done
+	for f in builtin builtin.modinfo order; do cp "$top/$all/modules.$f" "$root/$all/"; done
+	inside depmod -b /work/root "$kernel"
+}
+
+# with_dependencies reads modules and prints them with all that they need, by modules.dep in $1 (which lists them fully).
+with_dependencies() {
+	awk 'NR == FNR { m = $1; sub(/:$/, "", m); needs[m] = $0; sub(/^[^:]*:/, "", needs[m]); next }
+		{ print; n = split(needs[$1], d, " "); for (i = 1; i <= n; i++) print d[i] }' "$1" - | sort -u
+}
+
+busybox_links() {
+	chroot "$top" /usr/bin/busybox --list | while read -r tool; do
+		case $tool in busybox | ar | dpkg | dpkg-deb | rpm | rpm2cpio | ftpget | ftpput | telnetd | httpd | tftp | udhcpd) continue ;; esac
+		for d in bin sbin; do [ ! -e "$root/usr/$d/$tool" ] || continue 2; done
+		ln -s busybox "$root/usr/bin/$tool"
+	done
+	for tool in modprobe insmod rmmod lsmod depmod modinfo; do
+		rm -f "$root/usr/bin/$tool"
+		ln -s ../bin/kmod "$root/usr/sbin/$tool"
+	done
+	ln -sf ../bin/busybox "$root/usr/sbin/init"
+}
+
+certificates() {
+	mkdir -p "$root/etc/ssl/certs"
+	find "$top/usr/share/ca-certificates" -name '*.crt' | sort | xargs cat >"$root/etc/ssl/certs/ca-certificates.crt"
+}
+
+# own_files adds Minne and the overlay, with the rights that image/rights names.
+own_files() {
+	cp bin/minne "$root/usr/sbin/minne"
+	cp -R image/overlay/. "$root/"
+	mkdir -p "$root/usr/lib/minne" "$root/usr/share/minne"
+	cp LICENSE "$root/usr/share/minne/"
+	printf '{"version":"%s","arch":"%s","built":"%s","schema":1}\n' "$version" "$arch" "$(stamp)" >"$root/usr/lib/minne/release.json"
+	if [ -n "$key" ]; then
+		openssl pkey -in "$key" -pubout -out "$root/usr/lib/minne/upgrade.pub" || die "--key $key: not a private key in PEM"
+	fi
+	cp "$top/boot/vmlinuz-$kernel" "$root/boot/vmlinuz"
+	if [ -n "$firmware" ]; then cp -a "$top/usr/lib/firmware" "$root/usr/lib/firmware"; fi
+	find "$root" -type d -exec chmod u=rwx,go=rx {} +
+	find "$root" -type f -exec chmod u+rw,go-w,a+r,ug-s {} +
+	chown -R 0:0 "$root"
+	chmod 600 "$root/etc/shadow"
+	chmod 1777 "$root/tmp"
+	chmod 700 "$root/root"
+	for ours in usr/sbin/minne usr/lib/minne/daemon usr/lib/minne/console; do chmod 755 "$root/$ours"; done
+}
+
+# used_packages notes which packages something in the image comes from.
+used_packages() {
+	(cd "$root" && find . -type f -printf '%P\n'; echo "boot/vmlinuz-$kernel") |
+		awk 'NR == FNR { ours[$0]; next } $2 in ours { print $1 }' - "$work/debian.files" | sort -u >"$work/packages.used"
+}
+
+# initramfs makes boot/initrd: busybox, modules up to the disk, and the script that finds, checks and mounts the system.
+initramfs() {
+	first=$top/work/initramfs
+	mods=usr/lib/modules/$kernel
+	for d in bin dev proc sys run root ram mnt; do mkdir -p "$first/$d"; done
+	mkdir -p "$first/$mods"
+	ln -s usr/lib "$first/lib"
+	cp "$root/usr/bin/busybox" "$first/bin/"
+	cp image/initramfs/init "$first/init"
+	chmod 755 "$first/init"
+	ln -s busybox "$first/bin/sh"
+	words image/modules | sed -n 's/^initramfs: *//p' | while read -r pattern; do
+		for f in "$root/$mods"/kernel/$pattern.ko.xz; do printf '%s\n' "${f#"$root/$mods"/}"; done
+	done | with_dependencies "$root/$mods/modules.dep" | while read -r m; do
+		mkdir -p "$first/$mods/$(dirname "$m")"
+		xz -dc "$root/$mods/$m" >"$first/$mods/${m%.xz}"
+	done
+	for f in builtin builtin.modinfo; do cp "$root/$mods/modules.$f" "$first/$mods/"; done
+	sed 's/\.ko\.xz$/.ko/' "$root/$mods/modules.order" >"$first/$mods/modules.order"
+	inside depmod -b /work/initramfs "$kernel"
+	chown -R 0:0 "$first"
+	find "$first" "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+	(cd "$first" && find . | sort | inside_cpio) | zstd -q -19 >"$root/boot/initrd"
+	(cd "$root" && sha256sum boot/vmlinuz boot/initrd) >"$root/boot/SHA256SUMS"
+}
+
+# inside_cpio packs the names on its input, which are below /work/initramfs. --reproducible: no inode numbers of this disk.
+inside_cpio() {
+	chroot "$top" /usr/bin/env -i PATH=/usr/bin LC_ALL=C busybox sh -c 'cd /work/initramfs && cpio --quiet --reproducible -o -H newc -R 0:0'
+}
+
+# seal_system makes the squashfs and the upgrade file: squashfs and trailer.
+seal_system() {
+	find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+	inside mksquashfs root system.squashfs -quiet -no-progress -noappend -comp gzip -Xcompression-level 9 -b 128K \
+		-all-root -no-xattrs -no-exports -reproducible
+	system=$top/work/system.squashfs
+	go run ./image/seal -version "$version" -arch "$arch" -built "$(stamp)" ${key:+-key "$key"} "$system" "build/$name.upgrade"
+	system_size=$(stat -c %s "$system")
+	system_sha256=$(sha256sum "$system" | cut -d' ' -f1)
+}

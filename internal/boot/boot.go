@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package boot
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A step is one thing that happens at boot.
+type step struct {
+	name string
+	run  func(context.Context, *Report) error
+}
+
+// Setup makes the first configuration of a router that has none, or says why not.
+type Setup func(ctx context.Context, console io.Writer) error
+
+// Run makes the steps of the boot and says on the console what they found.
+func Run(ctx context.Context, console io.Writer, setup Setup) error {
+	r := &Report{}
+	steps := []step{
+		{"file systems", fileSystems},
+		{"medium", mountMedium},
+		{"sensors", sensors},
+		{"clock", clock},
+		{"filter", filter},
+		{"drivers", drivers},
+		{"setup", func(ctx context.Context, r *Report) error { return first(ctx, console, setup) }},
+	}
+	for _, s := range steps {
+		began := sinceBoot()
+		err := s.run(ctx, r)
+		done := Step{Name: s.name, Began: began, Took: sinceBoot() - began}
+		if err != nil {
+			done.Failed = err.Error()
+			fmt.Fprintf(console, "minne: %s: %v\n", s.name, err)
+		}
+		r.Steps = append(r.Steps, done)
+		if s.name == "medium" {
+			r.initramfs()
+			for _, w := range r.Warnings {
+				fmt.Fprintln(console, "minne:", w)
+			}
+		}
+	}
+	return r.store()
+}
+
+// sinceBoot is the time since the kernel started.
+func sinceBoot() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}

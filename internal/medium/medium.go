@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package medium makes files on the router's medium writable for as long as one
+// write takes.
+//
+// On the router's image the file system of the configuration is mounted read-only:
+// what is not being written can't be torn by a power cut, and a router that only
+// routes never wears its medium out. Who writes there asks for Writable first. On
+// any other machine, and for files elsewhere, that does nothing.
+package medium
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Mount is where the image mounts the partition of the configuration.
+const Mount = "/config"
+
+// lockFile orders the processes that write.
+const lockFile = "/run/minne-medium.lock"
+
+// ErrReadOnly is wrapped by the error for a medium that can't be written: worn out,
+// with its switch on "lock", or damaged.
+var ErrReadOnly = errors.New("the medium can't be written")
+
+// retries bounds how long a file that somebody has open for writing may keep the
+// medium writable: the last one that ends makes it read-only again.
+const (
+	retries    = 20
+	retryPause = 50 * time.Millisecond
+)
+
+var writing struct {
+	sync.Mutex
+	count int
+	lock  *os.File
+}
+
+// Writable makes the medium writable if path is on it. The function it returns ends
+// that: what was written is then on the medium, and the medium read-only again.
+// Several may write at a time.
+func Writable(path string) (done func() error, err error) {
+	if !onMedium(path) {
+		return func() error { return nil }, nil
+	}
+	writing.Lock()
+	defer writing.Unlock()
+	if writing.count == 0 {
+		if err := open(); err != nil {
+			return nil, err
+		}
+	}
+	writing.count++
+	return sync.OnceValue(release), nil
+}
+
+func release() error {
+	writing.Lock()
+	defer writing.Unlock()
+	writing.count--
+	if writing.count > 0 {
+		return nil
+	}
+	defer func() {
+		writing.lock.Close() // and with it the lock
+		writing.lock = nil
+	}()
+	return shut()
+}
+
+// open waits for other processes that write and remounts the medium.
+func open() error {
+	lock, err := os.OpenFile(lockFile, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("medium: %w", err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		lock.Close()
+		return fmt.Errorf("medium: lock: %w", err)
+	}
+	if err := remount(false); err != nil {
+		lock.Close()
+		return fmt.Errorf("%w: make %s writable: %w", ErrReadOnly, Mount, err)
+	}
+	writing.lock = lock
+	return nil
+}
+
+// shut brings everything to the medium and makes it read-only.
+func shut() error {
+	if err := syncAll(); err != nil {
+		return err
+	}
+	var err error
+	for range retries {
+		if err = remount(true); !errors.Is(err, unix.EBUSY) {
+			break
+		}
+		time.Sleep(retryPause) // somebody else has a file open for writing
+	}
+	if err != nil {
+		return fmt.Errorf("medium: make %s read-only again: %w", Mount, err)
+	}
+	return nil
+}
+
+func syncAll() error {
+	d, err := os.Open(Mount)
+	if err != nil {
+		return fmt.Errorf("medium: %w", err)
+	}
+	defer d.Close()
+	if err := unix.Syncfs(int(d.Fd())); err != nil {
+		return fmt.Errorf("medium: %w", err)
+	}
+	return nil
+}
+
+func remount(readOnly bool) error {
+	flags := uintptr(unix.MS_REMOUNT | Flags)
+	if readOnly {
+		flags |= unix.MS_RDONLY
+	}
+	return unix.Mount("", Mount, "", flags, "")
+}
+
+// Flags are those of the mount, beside read-only.
+const Flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME
+
+// onMedium tells whether path, or where it will be, is in the image's file system of
+// the configuration.
+func onMedium(path string) bool {
+	for {
+		real, err := filepath.EvalSymlinks(path)
+		if err == nil {
+			return (real == Mount || strings.HasPrefix(real, Mount+"/")) && mounted()
+		}
+		parent := filepath.Dir(path)
+		if parent == path {
+			return false
+		}
+		path = parent
+	}
+}
+
+// mounted tells whether Mount is the medium and not a directory in memory.
+func mounted() bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(Mount, &fs) == nil && fs.Type == unix.EXT4_SUPER_MAGIC && mountPoint()
+}
+
+func mountPoint() bool {
+	var here, above unix.Stat_t
+	return unix.Stat(Mount, &here) == nil && unix.Stat(filepath.Dir(Mount), &above) == nil && here.Dev != above.Dev
+}

@@ -149,18 +149,18 @@ func (w *text) dns() {
 		w.line("expand-hosts")
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Names)) {
-		w.line("host-record=%s", w.record(name, d))
+		w.line("host-record=%s", record(name, d.Names[name], d.Domain))
 	}
 	w.fact("DNS on %s", strings.Join(d.Interfaces, ", "))
 }
 
 // record is a name as dnsmasq takes it: one label also with the domain.
-func (w *text) record(name string, d *config.DNSForwarder) string {
+func record(name string, address netip.Addr, domain string) string {
 	names := []string{name}
-	if d.Domain != "" && !strings.Contains(name, ".") {
-		names = append(names, name+"."+d.Domain)
+	if domain != "" && !strings.Contains(name, ".") {
+		names = append(names, name+"."+domain)
 	}
-	return strings.Join(append(names, d.Names[name].String()), ",")
+	return strings.Join(append(names, address.String()), ",")
 }
 
 func (w *text) dhcp() {
@@ -194,6 +194,9 @@ func (w *text) server(name string, d *config.DHCPServer) {
 	for _, host := range slices.Sorted(maps.Keys(d.Static)) {
 		if s := d.Static[host]; s != nil {
 			w.line("dhcp-host=%s,%s,%s", s.MAC, s.Address, host)
+			if dns := w.cfg.Services.DNS; dns != nil { // else the name is known only while it is leased
+				w.line("host-record=%s", record(host, s.Address, dns.Domain))
+			}
 		}
 	}
 	w.fact("DHCP on %s: %s", name, d.Pool)

@@ -87,7 +87,8 @@ func Render(cfg *config.Config, runDir, configFile string) (Desired, error) {
 	line("HostKey %s", filepath.Join(d.KeyDir, hostKey))
 	line("PidFile %s", filepath.Join(dir, "pid"))
 	line("AllowUsers %s", User)
-	line("PermitRootLogin no")
+	// On the router's image admin has user id 0, which sshd takes for root; the user root is in no list.
+	line("PermitRootLogin %s", map[bool]string{true: "yes", false: "prohibit-password"}[s.Passwords.Or(false)])
 	line("AuthorizedKeysFile %s", filepath.Join(dir, "authorized_keys"))
 	line("PasswordAuthentication %s", yes(s.Passwords.Or(false)))
 	line("KbdInteractiveAuthentication no")

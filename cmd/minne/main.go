@@ -39,6 +39,7 @@ var groups = []func(*app) *cobra.Command{
 	newCaptureCommand,
 	newFastPathCommand,
 	newSetCommand,
+	newBootCommand,
 	newDaemonCommand,
 	newStopCommand,
 	newLabCommand,

@@ -34,18 +34,23 @@ func Load(path string) (*Config, []byte, error) {
 	return cfg, data, err
 }
 
-// Parse decodes the text of a configuration. file is its name in messages. The
-// error is an *Error with every problem found. Parse knows only what stands in
+// Parse decodes the text of a configuration, of today's version or an older one. file is its name in messages.
+// The error is an *Error with every problem found. Parse knows only what stands in
 // the schema; Check knows what the parts mean for each other.
-func Parse(file string, data []byte) (*Config, error) {
-	src, text, ps := newSource(file, data)
+func Parse(file string, data []byte) (*Config, error) { return parse(file, data, migrations) }
+
+func parse(file string, data []byte, known []migration) (*Config, error) {
+	r, ps := read(file, data)
 	if err := ps.err(); err != nil {
 		return nil, err
 	}
-	root := readYAML(text, ps)
+	if today := r.bring(known, true, ps); today.Changes != nil {
+		r, ps = read(file, today.Text)
+	}
 	if err := ps.err(); err != nil {
 		return nil, err
 	}
+	src, root := r.src, r.root
 	cfg := &Config{source: src}
 	if root.kind == section && len(root.entries) == 0 {
 		ps.add(position{}, Problem{Message: "the file is empty", Expected: "version: 1 and what the router shall do"})

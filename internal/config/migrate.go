@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A file of an older version of the format goes on working: Parse brings it to today's version in memory,
+// and Migrate writes that down when the operator asks for it. The text is edited in place, so comments and
+// layout stay as they are, and while it is only read, every line keeps its number. The file itself is
+// left alone until then: the software of before can still read it.
+
+// Version is the version of the format that this program writes.
+const Version = 1
+
+// migration leads from one version to the next. It edits by path and must do nothing where there is nothing to do.
+type migration struct {
+	from    int
+	changes string // for the operator: what is different now
+	edit    func(*draft) error
+}
+
+// migrations are those of the versions that were released: none yet, version 1 is the first.
+var migrations []migration
+
+// Migrated is a text in today's version.
+type Migrated struct {
+	Text    []byte
+	From    int      // the version that it had
+	Changes []string // what was different in it, oldest first; none when it was up to date
+}
+
+// Migrate returns the text of a configuration in today's version. Like Parse it refuses, with an *Error, what is no
+// configuration, of a newer version, or wrong after all.
+func Migrate(file string, data []byte) (Migrated, error) { return migrate(file, data, migrations) }
+
+func migrate(file string, data []byte, known []migration) (Migrated, error) {
+	r, ps := read(file, data)
+	if err := ps.err(); err != nil {
+		return Migrated{}, err
+	}
+	m := r.bring(known, false, ps)
+	if err := ps.err(); err != nil {
+		return m, err
+	}
+	if m.Changes == nil {
+		m.Text = data
+	}
+	_, err := parse(file, m.Text, nil)
+	return m, err
+}
+
+// reading is a text and its tree.
+type reading struct {
+	src  *source
+	text []byte // as newSource has it, with one more line end
+	root *node
+}
+
+func read(file string, data []byte) (r reading, ps *problems) {
+	r.src, r.text, ps = newSource(file, data)
+	if ps.err() == nil {
+		r.root = readYAML(r.text, ps)
+	}
+	return r, ps
+}
+
+// bring edits what was read to today's version. Of a version that was never released, or that can't be
+// read, nothing is changed: whoever decodes it says what is wrong. keepLines leaves lines empty that would go.
+func (r reading) bring(known []migration, keepLines bool, ps *problems) Migrated {
+	from, at := versionOf(r.root)
+	m := Migrated{From: from}
+	switch {
+	case at.line == 0 || from == Version:
+		return m
+	case from > Version:
+		ps.add(at, Problem{
+			Path: "version", Message: fmt.Sprintf("version %d of the format is newer than this program, which knows up to %d", from, Version),
+			Expected: fmt.Sprintf("version %d: upgrade Minne, or take the file from before the upgrade (minne revisions)", Version),
+		})
+		return m
+	}
+	d := &draft{text: []rune(string(r.text)), root: r.root, file: r.src.file, keepLines: keepLines}
+	for v := from; v < Version; v++ {
+		i := slices.IndexFunc(known, func(k migration) bool { return k.from == v })
+		if i < 0 {
+			return Migrated{From: from}
+		}
+		if err := d.run(known[i]); err != nil {
+			ps.add(at, Problem{
+				Path: "version", Message: fmt.Sprintf("version %d can't be brought to version %d: %v", v, v+1, err),
+				Expected: "a file that is not ambiguous: change what is named, or write it anew",
+			})
+			return m
+		}
+		m.Changes = append(m.Changes, known[i].changes)
+	}
+	m.Text = []byte(strings.TrimSuffix(string(d.text), "\n"))
+	return m
+}
+
+// versionOf returns the version of a file and its place, line 0 when it has none that is a number.
+func versionOf(root *node) (int, position) {
+	if root.kind != section {
+		return 0, position{}
+	}
+	for _, e := range root.entries {
+		if e.key.text == "version" && e.value.kind == scalar && !e.value.quoted {
+			if v, err := decimal(e.value.text, 1_000_000); err == nil {
+				return int(v), e.value.at
+			}
+		}
+	}
+	return 0, position{}
+}
+
+// draft is a text that is edited. Paths are keys with points between, * for every key of a section
+// and [] behind a key for every item of its list: interfaces.*.mtu, routing.static[].via.
+type draft struct {
+	file      string
+	text      []rune
+	root      *node
+	keepLines bool
+}
+
+// run does one migration, and writes the version that it led to.
+func (d *draft) run(m migration) error {
+	if err := m.edit(d); err != nil {
+		return err
+	}
+	return d.replace("version", func(string) string { return strconv.Itoa(m.from + 1) })
+}
+
+// found is a key in its section.
+type found struct {
+	in *node
+	i  int
+}
+
+func (f found) key() *node   { return f.in.entries[f.i].key }
+func (f found) value() *node { return f.in.entries[f.i].value }
+
+// find returns the places of a path, the last first, so that edits don't move those that follow.
+func (d *draft) find(path string) (places []found) {
+	var walk func(n *node, segments []string)
+	walk = func(n *node, segments []string) {
+		name, items := strings.CutSuffix(segments[0], "[]")
+		for i, e := range n.entries {
+			if name != "*" && e.key.text != name {
+				continue
+			}
+			switch {
+			case len(segments) == 1:
+				places = append(places, found{n, i})
+			case items:
+				for _, item := range e.value.items {
+					walk(item, segments[1:])
+				}
+			default:
+				walk(e.value, segments[1:])
+			}
+		}
+	}
+	walk(d.root, strings.Split(path, "."))
+	slices.SortFunc(places, func(a, b found) int { return cmp.Compare(d.offset(b.key().at), d.offset(a.key().at)) })
+	return places
+}
+
+// rename gives the keys of a path another name.
+func (d *draft) rename(path, name string) error {
+	for _, f := range d.find(path) {
+		for _, other := range f.in.entries {
+			if other.key.text == name {
+				return fmt.Errorf("line %d has both %s and %s", f.key().at.line, f.key().text, name)
+			}
+		}
+		start := d.offset(f.key().at)
+		end, err := d.scalarEnd(f.key())
+		if err != nil {
+			return err
+		}
+		d.put(start, end, name)
+	}
+	return d.reread()
+}
+
+// replace gives the single values of a path another text.
+func (d *draft) replace(path string, with func(text string) string) error {
+	for _, f := range d.find(path) {
+		v := f.value()
+		if v.kind != scalar {
+			return fmt.Errorf("line %d: %s is %s, not a single value", f.key().at.line, f.key().text, v.kind)
+		}
+		end, err := d.scalarEnd(v)
+		if err != nil {
+			return err
+		}
+		d.put(d.offset(v.at), end, with(v.text))
+	}
+	return d.reread()
+}
+
+// remove takes the keys of a path out, with all that stands behind them. Comments above them stay.
+func (d *draft) remove(path string) error {
+	for _, f := range d.find(path) {
+		start, end := d.span(f)
+		left := ""
+		if gone := string(d.text[start:end]); d.keepLines && strings.Contains(gone, "\n") {
+			column := len([]rune(gone[strings.LastIndex(gone, "\n")+1:])) // of what follows
+			left = strings.Repeat("\n", strings.Count(gone, "\n")) + strings.Repeat(" ", column)
+		}
+		d.put(start, end, left)
+	}
+	return d.reread()
+}
+
+// span is what is to be deleted so that a key is gone.
+func (d *draft) span(f found) (start, end int) {
+	start = d.offset(f.key().at)
+	line := d.lineStart(start)
+	alone := strings.TrimSpace(string(d.text[line:start])) == ""
+	switch {
+	case d.text[d.offset(f.in.at)] == '{':
+		if f.i+1 < len(f.in.entries) {
+			return start, d.offset(f.in.entries[f.i+1].key.at)
+		}
+		end = d.closing(start)
+		for f.i > 0 && start > 0 && d.text[start] != ',' {
+			start--
+		}
+		return start, end
+	case alone:
+		return line, d.blockEnd(start, start-line)
+	case f.i+1 < len(f.in.entries): // the first key behind a dash: the next one takes its place
+		return start, d.offset(f.in.entries[f.i+1].key.at)
+	}
+	return start, max(start, d.blockEnd(start, start-line)-1)
+}
+
+// blockEnd is where the line after the value of a key begins, whose line holds start and which is indented so far.
+// Comments and empty lines behind the value belong to what follows.
+func (d *draft) blockEnd(start, indent int) int {
+	end := d.lineEnd(start)
+	for at := end; at < len(d.text); {
+		next := d.lineEnd(at)
+		line := string(d.text[at:next])
+		bare := strings.TrimLeft(line, " ")
+		depth := len(line) - len(bare)
+		item := depth == indent && (strings.HasPrefix(bare, "- ") || strings.TrimSpace(bare) == "-")
+		switch content := strings.TrimSpace(bare) != "" && !strings.HasPrefix(bare, "#"); {
+		case content && depth <= indent && !item:
+			return end
+		case content:
+			end = next
+		}
+		at = next
+	}
+	return end
+}
+
+// closing is where the section in braces ends in which a key stands: its brace.
+func (d *draft) closing(at int) int {
+	depth := 0
+	for ; at < len(d.text); at++ {
+		switch d.text[at] {
+		case '"', '\'':
+			at = d.quoteEnd(at) - 1
+		case '{', '[':
+			depth++
+		case ']':
+			depth--
+		case '}':
+			if depth == 0 {
+				return at
+			}
+			depth--
+		}
+	}
+	return at
+}
+
+// scalarEnd is where a single value of one line ends.
+func (d *draft) scalarEnd(n *node) (int, error) {
+	start := d.offset(n.at)
+	switch first := d.text[start]; {
+	case first == '"' || first == '\'':
+		return d.quoteEnd(start), nil
+	case n.quoted: // | or >
+		return 0, fmt.Errorf("line %d has text of several lines", n.at.line)
+	}
+	end := start + len([]rune(n.text))
+	if end > len(d.text) || string(d.text[start:end]) != n.text {
+		return 0, fmt.Errorf("line %d has text of several lines", n.at.line)
+	}
+	return end, nil
+}
+
+// quoteEnd is behind the quote that closes the one at a place.
+func (d *draft) quoteEnd(at int) int {
+	quote := d.text[at]
+	for at++; at < len(d.text); at++ {
+		switch {
+		case d.text[at] == '\\' && quote == '"':
+			at++
+		case d.text[at] == quote && quote == '\'' && at+1 < len(d.text) && d.text[at+1] == quote:
+			at++
+		case d.text[at] == quote:
+			return at + 1
+		}
+	}
+	return at
+}
+
+// offset is where a position is in the text.
+func (d *draft) offset(p position) int {
+	at := 0
+	for line := 1; line < p.line && at < len(d.text); line++ {
+		at = d.lineEnd(at)
+	}
+	return min(at+p.column-1, len(d.text)-1)
+}
+
+func (d *draft) lineStart(at int) int {
+	for at > 0 && d.text[at-1] != '\n' {
+		at--
+	}
+	return at
+}
+
+// lineEnd is where the next line begins.
+func (d *draft) lineEnd(at int) int {
+	if i := slices.Index(d.text[at:], '\n'); i >= 0 {
+		return at + i + 1
+	}
+	return len(d.text)
+}
+
+func (d *draft) put(start, end int, text string) {
+	d.text = slices.Concat(d.text[:start], []rune(text), d.text[end:])
+}
+
+// reread parses the text anew after an edit.
+func (d *draft) reread() error {
+	r, ps := read(d.file, []byte(strings.TrimSuffix(string(d.text), "\n")))
+	if err := ps.err(); err != nil {
+		return fmt.Errorf("what it became is no YAML any more: %w", err)
+	}
+	d.root = r.root
+	return nil
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// There is no released version before 1. The tests make one up: version 0 called interfaces "ports", wrote the
+// small profile as "tiny", and had a key "colour" that nobody misses.
+var madeUp = []migration{{from: 0, changes: "ports are interfaces, tiny is small, colour is gone", edit: func(d *draft) error {
+	return errors.Join(
+		d.rename("ports", "interfaces"),
+		d.replace("system.sysctl-profile", func(text string) string {
+			if text == "tiny" {
+				return "small"
+			}
+			return text
+		}),
+		d.remove("interfaces.*.colour"),
+		d.remove("routing.static[].colour"),
+	)
+}}}
+
+func TestVersionIsTheSchemas(t *testing.T) {
+	f, _ := fieldNamed(fieldsOf(reflect.TypeFor[Config]()), "version")
+	if len(f.words) != 1 || f.words[0] != "1" || Version != 1 {
+		t.Errorf("the schema knows version %v, Version is %d", f.words, Version)
+	}
+	for i, m := range migrations {
+		if m.changes == "" || m.from >= Version || i > 0 && m.from != migrations[i-1].from+1 {
+			t.Errorf("migration %d: %+v", i, m)
+		}
+	}
+}
+
+func TestMigrate(t *testing.T) {
+	old, err := os.ReadFile("testdata/migrate/version-0.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile("testdata/migrate/version-1.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := migrate("old.yaml", old, madeUp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(m.Text) != string(want) || m.From != 0 || len(m.Changes) != 1 {
+		t.Errorf("from %d, %q:\n%s\nexpected\n%s", m.From, m.Changes, m.Text, want)
+	}
+	// What was migrated in memory means the same as what was written down.
+	inMemory, err := parse("old.yaml", old, madeUp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, err := Parse("new.yaml", want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, errA := Marshal(inMemory)
+	b, errB := Marshal(written)
+	if errA != nil || errB != nil || string(a) != string(b) {
+		t.Errorf("in memory (%v)\n%s\nwritten (%v)\n%s", errA, a, errB, b)
+	}
+	// A second time there is nothing to do.
+	if again, err := migrate("new.yaml", m.Text, madeUp); err != nil || string(again.Text) != string(want) || again.From != Version || again.Changes != nil {
+		t.Errorf("again: %v, from %d, %q", err, again.From, again.Changes)
+	}
+}
+
+// What is wrong in an old file is told with the line that it has in that file.
+func TestMigratedLines(t *testing.T) {
+	text := "version: 0\nports:\n  lan:\n    colour:\n      - red\n      - blue\n    mtu: 10\n"
+	_, err := parse("old.yaml", []byte(text), madeUp)
+	var wrong *Error
+	if !errors.As(err, &wrong) || len(wrong.Problems) != 1 || wrong.Problems[0].Line != 7 || wrong.Problems[0].Path != "interfaces.lan.mtu" {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestRemoveAndRename(t *testing.T) {
+	for text, want := range map[string]string{
+		"ports: {a: {mtu: 1500, colour: red}}":                                                                          "interfaces: {a: {mtu: 1500}}",
+		"ports: {a: {colour: red, mtu: 1500}}":                                                                          "interfaces: {a: {mtu: 1500}}",
+		"ports: {a: {colour: 'it''s, }', mtu: 1500}}":                                                                   "interfaces: {a: {mtu: 1500}}",
+		"ports: {a: {mtu: 1500, colour: [\"a}\", {b: c}]}}":                                                             "interfaces: {a: {mtu: 1500}}",
+		"ports: {a: {colour: [a,\n b], mtu: 1500}}":                                                                     "interfaces: {a: {mtu: 1500}}",
+		"ports: {a: {colour: red}}":                                                                                     "interfaces: {a: {}}",
+		"\"ports\":\n  a:\n    colour: red # why\n    mtu: 1500":                                                        "interfaces:\n  a:\n    mtu: 1500",
+		"ports:\n  a:\n    mtu: 1500\n    # above\n    colour:\n    - red\n\n    - blue\n    # below\n  b: {}":          "interfaces:\n  a:\n    mtu: 1500\n    # above\n    # below\n  b: {}",
+		"ports:\n  a:\n    colour: |\n      one\n      two\n    mtu: 1500":                                              "interfaces:\n  a:\n    mtu: 1500",
+		"routing:\n  static:\n    - colour: red\n      prefix: 10.0.0.0/8\n    - prefix: 10.0.0.0/9\n      colour: red": "routing:\n  static:\n    - prefix: 10.0.0.0/8\n    - prefix: 10.0.0.0/9",
+		"system: {sysctl-profile: \"tiny\"} # small box":                                                                "system: {sysctl-profile: small} # small box",
+	} {
+		r, ps := read("x", []byte("version: 0\n"+text+"\n"))
+		if ps.err() != nil {
+			t.Fatal(ps.err())
+		}
+		m := r.bring(madeUp, false, ps)
+		if err := ps.err(); err != nil || string(m.Text) != "version: 1\n"+want+"\n" {
+			t.Errorf("%v\n%s\nexpected\nversion: 1\n%s", err, m.Text, want)
+		}
+		// For reading, every line stays where it was.
+		m = r.bring(madeUp, true, ps)
+		if err := ps.err(); err != nil || bytes.Count(m.Text, []byte("\n")) != strings.Count(text, "\n")+2 {
+			t.Errorf("%v\n%s\nexpected the lines of\n%s", err, m.Text, text)
+		}
+	}
+}
+
+func TestRefusedVersions(t *testing.T) {
+	for text, want := range map[string]string{
+		"version: 2\nsystem: {}\n":                             "version 2 of the format is newer than this program, which knows up to 1",
+		"version: 99\nnonsense: [\n":                           "a bracket that is never closed",
+		"version: -1\n":                                        "version",
+		"version: \"0\"\n":                                     "text in quotes",
+		"system: {}\n":                                         "lacks version",
+		"version: 0\nports: {}\ninterfaces: {}\n":              "line 2 has both ports and interfaces",
+		"version: 0\nsystem: {sysctl-profile: [tiny]}\n":       "is a list, not a single value",
+		"version: 0\nsystem:\n  sysctl-profile: |\n    tiny\n": "text of several lines",
+	} {
+		_, err := parse("x.yaml", []byte(text), madeUp)
+		var wrong *Error
+		if !errors.As(err, &wrong) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, expected %q", text, err, want)
+		}
+		if _, err := migrate("x.yaml", []byte(text), madeUp); err == nil {
+			t.Errorf("%q was migrated", text)
+		}
+	}
+	// Without a migration from it, an older version is as unknown as any other.
+	if _, err := Parse("x.yaml", []byte("version: 0\n")); err == nil || !strings.Contains(err.Error(), "version can't be \"0\"") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"minne/internal/setup"
+)
+
+func newSetupCommand(a *app) *cobra.Command {
+	o := setup.Options{}
+	var ifNeeded, noProbe bool
+	var netns string
+	c := &cobra.Command{
+		Use:   "setup",
+		Short: "Make the first configuration: five questions, or a file of answers",
+		Long: `Make the first configuration of a router that has none: look for its ports, ask
+five questions on the console (or take the answers from a file) and commit what follows:
+the WAN by DHCP or with a fixed address, each other port a LAN with DHCP, DNS, time and
+translation, a firewall that lets the LAN out and nothing in, and the user admin with
+a random password that is shown this once.
+
+Nothing is changed before all questions are answered; Ctrl-C leaves everything as it is. A router
+that has a configuration is left alone unless --force is given.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if netns != "" {
+				if err := enterNetns(netns); err != nil {
+					return err
+				}
+			}
+			if os.Geteuid() != 0 {
+				return errors.New("setup must be run as root")
+			}
+			var err error
+			if o.Instance, err = a.inst(); err != nil {
+				return err
+			}
+			o.In, o.Out, o.Probe = console(), a.out, !noProbe
+			if err = setup.Run(c.Context(), o); ifNeeded && errors.Is(err, setup.ErrConfigured) {
+				return nil
+			}
+			return err
+		},
+	}
+	c.Flags().StringVar(&o.Answers, "answers", "", "`file` with the answers, in YAML")
+	c.Flags().StringVar(&o.Files, "files", "", "`directory` that may hold minne.yaml (a whole configuration) or answers.yaml")
+	c.Flags().BoolVar(&o.Force, "force", false, "also on a router that has a configuration")
+	c.Flags().BoolVar(&ifNeeded, "if-needed", false, "do nothing on a router that has a configuration")
+	c.Flags().BoolVar(&noProbe, "no-probe", false, "don't look for DHCP servers behind the ports")
+	c.Flags().StringVar(&netns, "netns", "", "network namespace of the router: `name` (of ip netns) or path")
+	c.MarkFlagsMutuallyExclusive("force", "if-needed")
+	return c
+}
+
+// console is where people answer: nil where there is none, as in a script without input.
+func console() io.Reader {
+	if st, err := os.Stdin.Stat(); err != nil || st.Mode()&os.ModeCharDevice == 0 && st.Mode()&os.ModeNamedPipe == 0 {
+		return nil
+	}
+	return os.Stdin
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package setup
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// adminSecret is the name of the secret that holds the hash of admin's password.
+const adminSecret = "admin-password"
+
+// timeServers are asked for the time: Debian's part of the public pool.
+const timeServers = "2.debian.pool.ntp.org"
+
+// network is a LAN: one port, one network.
+type network struct {
+	name    string
+	port    Port
+	address netip.Prefix // the router's, with length
+}
+
+// networks gives every port but the WAN a network of its own: the first the one
+// that was answered, the others those that follow it. There are no bridges, so
+// that the router sees what passes between them too.
+func networks(a Answers, ports []Port) (list []network) {
+	address := netip.MustParsePrefix(a.LAN)
+	for _, p := range ports {
+		if p.Name == a.WAN {
+			continue
+		}
+		name := "lan"
+		if len(list) > 0 {
+			name = fmt.Sprintf("lan%d", len(list)+1)
+			address = next(address)
+		}
+		list = append(list, network{name, p, address})
+	}
+	return list
+}
+
+// next is the same host in the network that follows.
+func next(p netip.Prefix) netip.Prefix {
+	b := p.Addr().As4()
+	n := uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+	n += 1 << (32 - p.Bits())
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}), p.Bits())
+}
+
+// pool is the upper half of a network, without its last address and without the router's own.
+func pool(p netip.Prefix) (first, last netip.Addr) {
+	base := p.Masked().Addr().As4()
+	n := uint32(base[0])<<24 | uint32(base[1])<<16 | uint32(base[2])<<8 | uint32(base[3])
+	size := uint32(1) << (32 - p.Bits())
+	from, to := n+size/2, n+size-2
+	at := func(n uint32) netip.Addr {
+		return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
+	}
+	switch own := p.Addr(); {
+	case own == at(to):
+		to--
+	case at(from).Compare(own) <= 0 && own.Compare(at(to)) < 0: // the router sits in the upper half: give the lower one
+		from, to = n+1, n+size/2-1
+	}
+	return at(from), at(to)
+}
+
+// Compose writes the configuration that complete answers make, with comments for
+// whoever opens it for the first time.
+func Compose(a Answers, ports []Port) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	lans := networks(a, ports)
+	i, _ := findPort(ports, a.WAN)
+	line("# Made by minne setup. Change it as you like, then: minne apply --confirm 5m")
+	line("version: 1")
+	line("")
+	line("system:")
+	line("  hostname: %s", a.Hostname)
+	if !a.hostless {
+		line("  admin:")
+		line("    password: %s  # the name of a secret in secrets.yaml", adminSecret)
+	}
+	if len(a.SSHKeys) > 0 {
+		line("    ssh-keys:")
+		for _, key := range a.SSHKeys {
+			line("      - %q", strings.TrimSpace(key))
+		}
+	}
+	line("")
+	line("interfaces:")
+	line("  wan:")
+	match(line, ports[i])
+	line("    zone: wan")
+	if a.WANAddress == byDHCP {
+		line("    dhcp: on")
+	} else {
+		line("    addresses: [%s]", a.WANAddress)
+	}
+	for _, n := range lans {
+		line("  %s:", n.name)
+		match(line, n.port)
+		line("    zone: lan")
+		line("    addresses: [%s]", n.address)
+		line("    anti-spoof: strict")
+	}
+	line("")
+	line("# What comes from the LAN may go anywhere; what comes from the WAN only answers.")
+	line("# The services below open their own ports in the LAN.")
+	line("firewall:")
+	line("  policies:")
+	line("    - {from: lan, to: wan, default: permit}")
+	line("")
+	line("nat:")
+	line("  - {from: lan, to: wan, masquerade: true}")
+	if a.WANAddress != byDHCP {
+		line("")
+		line("routing:")
+		line("  static:")
+		line("    - {prefix: 0.0.0.0/0, via: [%s]}", a.WANGateway)
+	}
+	line("")
+	line("services:")
+	line("  dhcp:")
+	for _, n := range lans {
+		first, last := pool(n.address)
+		line("    %s: {pool: %s-%s}", n.name, first, last)
+	}
+	var names []string
+	for _, n := range lans {
+		names = append(names, n.name)
+	}
+	on := strings.Join(names, ", ")
+	line("  dns:")
+	line("    interfaces: [%s]", on)
+	if a.WANAddress != byDHCP {
+		var servers []string
+		for _, s := range a.WANDNS {
+			servers = append(servers, fmt.Sprintf("%q", s))
+		}
+		line("    upstream: [%s]", strings.Join(servers, ", "))
+	}
+	line("    domain: home.arpa")
+	line("    names: {%s: %s}", strings.ToLower(a.Hostname), lans[0].address.Addr())
+	line("  ntp:")
+	line("    servers: [%s]", timeServers)
+	line("    interfaces: [%s]", on)
+	if a.SSH != "off" {
+		line("  ssh:")
+		line("    interfaces: [%s]", on)
+		if a.SSH == "password" {
+			line("    passwords: on")
+		}
+	}
+	return b.String()
+}
+
+// match finds the port again by its MAC address, whatever its name is after the next boot.
+func match(line func(string, ...any), p Port) {
+	comment := p.Name
+	if p.Driver != "" {
+		comment += ", " + p.Driver
+	}
+	line("    match: {mac: %q}  # %s", p.MAC, comment)
+}

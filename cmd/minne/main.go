@@ -27,6 +27,7 @@ func main() {
 
 // groups are the command groups, in the order of the help text.
 var groups = []func(*app) *cobra.Command{
+	newSetupCommand,
 	newCheckCommand,
 	newDiffCommand,
 	newApplyCommand,

@@ -30,6 +30,7 @@ var groups = []func(*app) *cobra.Command{
 	newSetupCommand,
 	newCheckCommand,
 	newDiffCommand,
+	newConfigCommand,
 	newApplyCommand,
 	newConfirmCommand,
 	newRollbackCommand,

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"minne/internal/config"
+)
+
+func newConfigCommand(a *app) *cobra.Command {
+	c := &cobra.Command{Use: "config", Short: "Work on configuration files"}
+	c.AddCommand(newConfigMigrateCommand(a, config.Migrate))
+	return c
+}
+
+// migrateText brings a configuration to today's version of the format.
+type migrateText func(file string, data []byte) (config.Migrated, error)
+
+func newConfigMigrateCommand(a *app, migrate migrateText) *cobra.Command {
+	var write bool
+	c := &cobra.Command{
+		Use:   "migrate [FILE]",
+		Short: "Bring a configuration to today's version of the format",
+		Long: `Bring a configuration (the router's own, if no file is given) to today's version of
+the format, with its comments, and print it. A router works with files of older
+versions without that; this is for people who want to write new keys into one.
+
+With --write the file is replaced, and the old one kept beside it, so that an
+older Minne can be gone back to: minne.yaml becomes minne.yaml.version-1.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			file, err := a.configFile(args)
+			if err != nil {
+				return err
+			}
+			data, err := os.ReadFile(file)
+			if err != nil {
+				return fmt.Errorf("read configuration: %w", err)
+			}
+			m, err := migrate(file, data)
+			if err != nil {
+				return err
+			}
+			if !write {
+				_, err = a.out.Write(m.Text)
+				return err
+			}
+			return a.writeMigrated(file, data, m)
+		},
+	}
+	c.Flags().BoolVar(&write, "write", false, "replace the file, and keep the old one beside it")
+	return c
+}
+
+// configFile is the file that a command line names, or the instance's.
+func (a *app) configFile(args []string) (string, error) {
+	if len(args) > 0 {
+		return args[0], nil
+	}
+	inst, err := a.inst()
+	return inst.Config, err
+}
+
+// writeMigrated replaces a file by what it became. At every moment there is a whole file under its name.
+func (a *app) writeMigrated(file string, old []byte, m config.Migrated) error {
+	if m.Changes == nil {
+		fmt.Fprintf(a.out, "%s has today's version %d of the format: nothing to do\n", file, config.Version)
+		return nil
+	}
+	was, err := os.Stat(file)
+	if err != nil {
+		return fmt.Errorf("write configuration: %w", err)
+	}
+	kept := fmt.Sprintf("%s.version-%d", file, m.From)
+	if err := keep(kept, old, was.Mode().Perm()); err != nil {
+		return err
+	}
+	if err := replaceFile(file, m.Text, was.Mode().Perm()); err != nil {
+		return fmt.Errorf("write configuration: %w", err)
+	}
+	fmt.Fprintf(a.out, "%s: from version %d to %d\n", file, m.From, config.Version)
+	for _, change := range m.Changes {
+		fmt.Fprintf(a.out, "- %s\n", change)
+	}
+	fmt.Fprintf(a.out, "the old file is kept as %s\n", kept)
+	return nil
+}
+
+// keep writes a file that must not be there yet.
+func keep(path string, data []byte, mode fs.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s is there already: move it away first, it may be the only old file", path)
+	}
+	if err != nil {
+		return fmt.Errorf("keep the old configuration: %w", err)
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return errors.Join(fmt.Errorf("keep the old configuration: %w", err), os.Remove(path))
+	}
+	return nil
+}
+
+// replaceFile puts a new file in the place of an old one in one step.
+func replaceFile(path string, data []byte, mode fs.FileMode) error {
+	next, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(next.Name())
+	_, err = next.Write(data)
+	if err = errors.Join(err, next.Chmod(mode), next.Sync(), next.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(next.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

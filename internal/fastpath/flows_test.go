@@ -41,7 +41,7 @@ type flowBench struct {
 	wireA, wireB *wire
 }
 
-func newFlowBench(t *testing.T, ruleset string, p *judge.Policy) *flowBench {
+func newFlowBench(t testing.TB, ruleset string, p *judge.Policy) *flowBench {
 	t.Helper()
 	nft(t, "-f", "-", ruleset)
 	t.Cleanup(func() { nft(t, "delete", "table", "inet", "fastpath_test") })

@@ -33,7 +33,7 @@ the format, with its comments, and print it. A router works with files of older
 versions without that; this is for people who want to write new keys into one.
 
 With --write the file is replaced, and the old one kept beside it, so that an
-older Minne can be gone back to: minne.yaml becomes minne.yaml.version-1.`,
+older Minne can be gone back to: as FILE.version-N, N being the version it has.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			file, err := a.configFile(args)

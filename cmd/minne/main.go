@@ -44,6 +44,7 @@ var groups = []func(*app) *cobra.Command{
 	newBootCommand,
 	newDaemonCommand,
 	newStopCommand,
+	newUpgradeCommand,
 	newLabCommand,
 	newBenchCommand,
 	newBOMCommand,

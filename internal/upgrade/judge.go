@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"minne/internal/medium"
 	"minne/internal/slot"
 )
 
@@ -91,6 +92,14 @@ func (p Promise) Write(path string) error {
 	if err != nil {
 		return err
 	}
+	done, err := medium.Writable(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(replace(path, data), done())
+}
+
+func replace(path string, data []byte) error {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err

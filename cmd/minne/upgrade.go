@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"minne/internal/slot"
+	"minne/internal/upgrade"
+)
+
+// upgradeFlags are what the command line of an upgrade says.
+type upgradeFlags struct {
+	status, undo, judge          bool
+	downgrade, noRestart, asJSON bool
+	within                       time.Duration
+}
+
+func newUpgradeCommand(a *app) *cobra.Command {
+	var f upgradeFlags
+	c := &cobra.Command{
+		Use:   "upgrade FILE|URL",
+		Short: "Replace the router's system, and fall back if the new one does not work",
+		Long: `Replace the system of a router that runs from Minne's image. The file must be
+signed by a key that this router trusts (the image's own, and *.pub in
+` + upgrade.LocalKeysDir + `). It is written to the slot that is not in use
+and booted once. It stays when all that works now works again: interfaces that
+are up, BGP and OSPF sessions that stand, gateways and your own host, if they
+answer a ping now. Otherwise, and after a power cut, a crash or a hang, the old
+system is back.`,
+		Example: "  minne upgrade https://example.org/minne-1.4-amd64.upgrade\n  minne upgrade --status\n  minne upgrade --undo",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.check(args); err != nil {
+				return usageError{err}
+			}
+			m, err := upgrade.Find()
+			if errors.Is(err, slot.ErrNoMedium) {
+				return fmt.Errorf("%w: elsewhere the packages of the distribution upgrade Minne", err)
+			}
+			if err != nil {
+				return err
+			}
+			return a.upgrade(c.Context(), m, f, args)
+		},
+	}
+	c.Flags().BoolVar(&f.status, "status", false, "say what the slots hold, which boots next, and how the last upgrade ended")
+	c.Flags().BoolVar(&f.undo, "undo", false, "go back to the system in the other slot")
+	c.Flags().BoolVar(&f.judge, "judge", false, "after a trial's boot: wait until all works, or fall back (the image starts this)")
+	c.Flags().BoolVar(&f.downgrade, "downgrade", false, "take a system that is older than the running one")
+	c.Flags().BoolVar(&f.noRestart, "no-restart", false, "leave it to you when the router restarts")
+	c.Flags().BoolVar(&f.asJSON, "json", false, "with --status: print JSON")
+	c.Flags().DurationVar(&f.within, "within", 5*time.Minute, "`time` after its start in which the new system must have everything working, 30s to 1h")
+	return c
+}
+
+func (f upgradeFlags) check(args []string) error {
+	words := len(args)
+	for _, set := range []bool{f.status, f.undo, f.judge} {
+		if set {
+			words++
+		}
+	}
+	switch {
+	case words != 1:
+		return errors.New("expected one of: a file or URL, --status, --undo")
+	case f.within < 30*time.Second || f.within > time.Hour:
+		return fmt.Errorf("--within %v: expected 30s to 1h", f.within)
+	}
+	return nil
+}
+
+func (a *app) upgrade(ctx context.Context, m upgrade.Medium, f upgradeFlags, args []string) error {
+	inst, err := a.inst()
+	if err != nil {
+		return err
+	}
+	promises := filepath.Join(inst.StateDir, "upgrade.json")
+	switch {
+	case f.status:
+		return a.upgradeStatus(m, promises, f.asJSON)
+	case f.judge:
+		return a.upgradeJudge(ctx, m, promises)
+	}
+	o := upgrade.Options{Downgrade: f.downgrade, Progress: a.progress()}
+	o.Promised = func(to slot.System, target string) error { return a.promise(ctx, m, f, promises, to, target) }
+	if o.Keys, err = upgrade.Keys(upgrade.KeysDir, upgrade.LocalKeysDir); err != nil {
+		return err
+	}
+	var target string
+	if f.undo {
+		var to slot.System
+		if target, to, err = m.Undo(o); err == nil {
+			fmt.Fprintf(a.out, "slot %s: version %s, built %s\n", target, to.Version, to.Built.Format(time.DateTime))
+		}
+	} else {
+		target, err = a.install(ctx, m, args[0], o)
+	}
+	if err != nil {
+		return err
+	}
+	if f.noRestart {
+		_, err := fmt.Fprintf(a.out, "slot %s is tried at the next start of this router\n", target)
+		return err
+	}
+	fmt.Fprintf(a.out, "restarting into slot %s; %v from then on it is known whether it stays: minne upgrade --status\n", target, f.within)
+	return restart(ctx)
+}
+
+func (a *app) install(ctx context.Context, m upgrade.Medium, name string, o upgrade.Options) (string, error) {
+	source, err := upgrade.Open(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	if err := m.Check(source, o); err != nil {
+		return "", err
+	}
+	to := source.Trailer
+	fmt.Fprintf(a.out, "version %s, built %s, %.1f MB\n", to.Version, to.Built.Format(time.DateTime), float64(to.Size)/1e6)
+	return m.Install(ctx, source, o)
+}
+
+// promise keeps what works now, as far as it can be told.
+func (a *app) promise(ctx context.Context, m upgrade.Medium, f upgradeFlags, path string, to slot.System, target string) error {
+	client, err := a.client()
+	if err != nil {
+		return err
+	}
+	asked := upgrade.Asked{Client: client}
+	hosts, err := asked.Gateways(ctx)
+	if err != nil {
+		return fmt.Errorf("what works now can't be found out: %w", err)
+	}
+	if from, _, ok := strings.Cut(os.Getenv("SSH_CONNECTION"), " "); ok {
+		if at, err := netip.ParseAddr(from); err == nil {
+			hosts = append(hosts, at.Unmap())
+		}
+	}
+	works, err := asked.Works(ctx, hosts)
+	if err != nil {
+		return fmt.Errorf("what works now can't be found out: %w", err)
+	}
+	running, err := m.Holds(m.Booted, false)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "must work again: %d interfaces, %d sessions, %d hosts that answer\n", len(works.Interfaces), len(works.Sessions), len(works.Hosts))
+	p := upgrade.Promise{From: running.System, To: to, Slot: target, Made: time.Now(), Within: f.within, Works: works, Outcome: upgrade.Pending}
+	return p.Write(path)
+}
+
+// upgradeJudge runs once after each boot of the image.
+func (a *app) upgradeJudge(ctx context.Context, m upgrade.Medium, path string) error {
+	p, err := upgrade.ReadPromise(path)
+	known := err == nil && p.Outcome == upgrade.Pending
+	if !m.Trial {
+		if known { // another slot was on trial, and this one booted
+			p.Outcome, p.Reason = upgrade.FellBack, "the new system did not come as far as its checks"
+			return p.Write(path)
+		}
+		return nil
+	}
+	if !known || p.Slot != m.Booted {
+		fmt.Fprintln(a.err, "minne: nothing is known of what worked before this system: it is kept once the router answers")
+		p = upgrade.Promise{Slot: m.Booted, Made: time.Now(), Within: 5 * time.Minute}
+	}
+	client, err := a.client()
+	if err != nil {
+		return err
+	}
+	failed := m.Judge(ctx, upgrade.Asked{Client: client}, p)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if p.Outcome = upgrade.Good; failed != nil {
+		p.Outcome, p.Reason = upgrade.FellBack, failed.Error()
+	}
+	if err := p.Write(path); err != nil {
+		fmt.Fprintln(a.err, "minne:", err)
+	}
+	if failed == nil {
+		_, err := fmt.Fprintf(a.out, "slot %s has all that worked before: it stays\n", m.Booted)
+		return err
+	}
+	return errors.Join(fmt.Errorf("this system is left again: %w", failed), restart(ctx))
+}
+
+func (a *app) upgradeStatus(m upgrade.Medium, promises string, asJSON bool) error {
+	status, err := m.Status(promises)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return a.printJSON(status)
+	}
+	return status.Print(a.out)
+}
+
+// progress tells every tenth of the way.
+func (a *app) progress() func(done, total int64) {
+	told := int64(-1)
+	return func(done, total int64) {
+		if tenth := 10 * done / total; tenth > told {
+			told = tenth
+			fmt.Fprintf(a.out, "written %d %%\n", 10*tenth)
+		}
+	}
+}
+
+// restart restarts the machine in order: daemons end, the configuration's partition is synchronised.
+func restart(ctx context.Context) error {
+	if out, err := exec.CommandContext(ctx, "reboot").CombinedOutput(); err != nil {
+		return fmt.Errorf("restart: %w: %s", err, out)
+	}
+	return nil
+}

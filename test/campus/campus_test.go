@@ -282,7 +282,7 @@ func (s *scenario) unconfirmed(t *testing.T) {
 	if !strings.Contains(alias(), "on trial") {
 		t.Errorf("the kernel does not have the description that is on trial:\n%s", alias())
 	}
-	err := lab.Until(t.Context(), 15*time.Second, "the commit to revert", func() error {
+	err := lab.Until(t.Context(), time.Minute, "the commit to revert", func() error {
 		if s.running(t) != before || strings.Contains(alias(), "on trial") {
 			return errors.New("it is still there")
 		}

@@ -135,7 +135,7 @@ func (tw *twins) withoutPorts(w way, m *portless, four bool, id uint16) {
 		return // what the kernel translates not, it drops
 	}
 	carried := func() uint64 { return tw.fast.carried(portNames[w.from.port]) + tw.fast.carried(portNames[w.to.port]) }
-	deadline := time.Now().Add(8 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for number := 1; m.carried; number++ {
 		before := carried()
 		if !tw.talk(f, number) {

@@ -271,7 +271,7 @@ func (n network) mustPass(t *testing.T, when string) {
 	want := fmt.Sprintf("ttl=%d", 64-n.device.Hops())
 	for _, to := range []string{"203.0.113.1", "2001:db8::1"} {
 		// The hosts' own ports may have been without a carrier a moment ago.
-		err := lab.Until(t.Context(), 15*time.Second, "an answer with "+want, func() error {
+		err := lab.Until(t.Context(), time.Minute, "an answer with "+want, func() error {
 			out, err := n.lab.Node("a").Run(t.Context(), "ping", "-n", "-c", "1", "-W", "1", to)
 			if !strings.Contains(out, want) {
 				return fmt.Errorf("%v\n%s", err, out)

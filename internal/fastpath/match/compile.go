@@ -32,6 +32,9 @@ const (
 	defaultFlows   = 1 << 16
 )
 
+// leastRate is the slowest that the program can count in ns a byte, bit/s.
+const leastRate = 1000
+
 // maxPatterns bounds the patterns of all sets.
 const maxPatterns = 10_000
 
@@ -177,6 +180,9 @@ func (c *compiler) set(name string, s *config.PatternSet) {
 	}
 	if s.Drop && (s.Rate > 0 || s.PacketsPerSecond > 0) {
 		c.report.Refuse(path+".drop", "all is dropped, so there is nothing to limit", "drop, or rate and packets-per-second", "")
+	}
+	if s.Rate > 0 && s.Rate < leastRate {
+		c.report.Refuse(path+".rate", fmt.Sprintf("%v is too slow to be kept", s.Rate), "at least 1kbit, or drop: true", "")
 	}
 	c.sets.Sets = append(c.sets.Sets, Set{Name: name, Rate: uint64(s.Rate), PacketsPerSecond: s.PacketsPerSecond, Drop: s.Drop})
 	for i, text := range s.Patterns {

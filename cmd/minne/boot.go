@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -27,5 +28,14 @@ nothing in, drivers. Init runs it once at boot; it is of no use anywhere else.`,
 			return boot.Run(c.Context(), a.out, nil)
 		},
 	}
+	c.AddCommand(&cobra.Command{
+		Use:   "banner",
+		Short: "Say what this machine is, above a console's login",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprint(a.out, boot.Banner(version()))
+			return err
+		},
+	})
 	return c
 }

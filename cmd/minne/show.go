@@ -27,6 +27,7 @@ var shows = []func(*app) *cobra.Command{
 	newShowRatesCommand,
 	newShowConfigCommand,
 	newShowLogCommand,
+	newShowBootCommand,
 }
 
 func newShowCommand(a *app) *cobra.Command {

@@ -23,6 +23,8 @@ type Setup func(ctx context.Context, console io.Writer) error
 // Run makes the steps of the boot and says on the console what they found.
 func Run(ctx context.Context, console io.Writer, setup Setup) error {
 	r := &Report{}
+	r.initramfs()
+	said := 0
 	steps := []step{
 		{"file systems", fileSystems},
 		{"medium", mountMedium},
@@ -30,6 +32,7 @@ func Run(ctx context.Context, console io.Writer, setup Setup) error {
 		{"clock", clock},
 		{"filter", filter},
 		{"drivers", drivers},
+		{"trial", trial},
 		{"setup", func(ctx context.Context, r *Report) error { return first(ctx, console, setup) }},
 	}
 	for _, s := range steps {
@@ -41,14 +44,20 @@ func Run(ctx context.Context, console io.Writer, setup Setup) error {
 			fmt.Fprintf(console, "minne: %s: %v\n", s.name, err)
 		}
 		r.Steps = append(r.Steps, done)
-		if s.name == "medium" {
-			r.initramfs()
-			for _, w := range r.Warnings {
-				fmt.Fprintln(console, "minne:", w)
-			}
+		for _, w := range r.Warnings[said:] {
+			fmt.Fprintln(console, "minne:", w)
 		}
+		said = len(r.Warnings)
 	}
 	return r.store()
+}
+
+// trial makes sure that a system which is tried does not stay when it does not work.
+func trial(ctx context.Context, r *Report) error {
+	if !r.Trial {
+		return nil
+	}
+	return armTrial(ctx, r)
 }
 
 // sinceBoot is the time since the kernel started.

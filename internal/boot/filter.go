@@ -49,13 +49,3 @@ func filter(ctx context.Context, _ *Report) error {
 	}
 	return nil
 }
-
-// Open removes the filter of the boot, where there is one.
-func Open(ctx context.Context) error {
-	_, there, err := nft.Comment(FilterTable)
-	if err != nil || !there {
-		return err
-	}
-	_, err = nft.Run(ctx, "delete table inet "+FilterTable+"\n", "-f", "-")
-	return err
-}

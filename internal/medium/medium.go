@@ -48,7 +48,7 @@ var writing struct {
 // that: what was written is then on the medium, and the medium read-only again.
 // Several may write at a time.
 func Writable(path string) (done func() error, err error) {
-	if !onMedium(path) {
+	if !On(path) {
 		return func() error { return nil }, nil
 	}
 	writing.Lock()
@@ -135,9 +135,9 @@ func remount(readOnly bool) error {
 // Flags are those of the mount, beside read-only.
 const Flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME
 
-// onMedium tells whether path, or where it will be, is in the image's file system of
+// On tells whether path, or where it will be, is in the image's file system of
 // the configuration.
-func onMedium(path string) bool {
+func On(path string) bool {
 	for {
 		real, err := filepath.EvalSymlinks(path)
 		if err == nil {

@@ -17,6 +17,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"minne/internal/medium"
 )
 
 // Keep is how many revisions a store holds.
@@ -44,24 +46,38 @@ var fileRE = regexp.MustCompile(`^(\d{6,})\.rev$`)
 // reported to log and left where they are, for inspection. Files that can't be
 // read at all are an error: acting on half of the history could undo a commit.
 func Open(dir string, log *slog.Logger) (*Store, error) {
-	if err := os.MkdirAll(dir, 0o750); err != nil {
+	if err := tidy(dir, log); errors.Is(err, medium.ErrReadOnly) {
+		log.Error("nothing can be committed until the medium is replaced", "error", err)
+	} else if err != nil {
 		return nil, fmt.Errorf("revisions: %w", err)
 	}
-	s, err := read(dir, log)
-	if err != nil {
-		return nil, err
-	}
+	return read(dir, log)
+}
+
+// tidy makes the directory and removes what was never completed. It writes only if it must.
+func tidy(dir string, log *slog.Logger) (err error) {
 	leftovers, err := filepath.Glob(filepath.Join(dir, "*.tmp"))
 	if err != nil {
-		return nil, fmt.Errorf("revisions: %w", err)
+		return err
+	}
+	if _, err := os.Stat(dir); err == nil && len(leftovers) == 0 {
+		return nil
+	}
+	done, err := medium.Writable(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return err
 	}
 	for _, name := range leftovers {
 		log.Info("removing a revision that was never completed", "file", name)
 		if err := os.Remove(name); err != nil {
-			return nil, fmt.Errorf("revisions: %w", err)
+			return err
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // Read is Open for a look from outside: it changes nothing on disk.
@@ -71,6 +87,9 @@ func Read(dir string) (*Store, error) {
 
 func read(dir string, log *slog.Logger) (*Store, error) {
 	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) && medium.On(dir) {
+		err = nil // a medium that can't be written, and never was
+	}
 	if err != nil {
 		return nil, fmt.Errorf("revisions: %w", err)
 	}
@@ -162,6 +181,11 @@ func (s *Store) Add(r Revision) (Revision, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.Number = s.highest + 1
+	done, err := s.writable()
+	if err != nil {
+		return Revision{}, fmt.Errorf("revision %d: %w", r.Number, err)
+	}
+	defer done()
 	if err := s.write(r); err != nil {
 		return Revision{}, err
 	}
@@ -179,6 +203,11 @@ func (s *Store) Update(r Revision) error {
 	if _, ok := s.revisions[r.Number]; !ok {
 		return fmt.Errorf("revision %d: not stored here", r.Number)
 	}
+	done, err := s.writable()
+	if err != nil {
+		return fmt.Errorf("revision %d: %w", r.Number, err)
+	}
+	defer done()
 	if err := s.write(r); err != nil {
 		return err
 	}
@@ -188,6 +217,20 @@ func (s *Store) Update(r Revision) error {
 
 func (s *Store) path(number int) string {
 	return filepath.Join(s.dir, fmt.Sprintf("%06d.rev", number))
+}
+
+// writable makes the medium writable until done. What was written is on it by then,
+// so that a medium which can't be made read-only again fails no commit.
+func (s *Store) writable() (done func(), err error) {
+	shut, err := medium.Writable(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		if err := shut(); err != nil {
+			s.log.Error("after a revision was written", "error", err)
+		}
+	}, nil
 }
 
 // write replaces the file of r, all or nothing.

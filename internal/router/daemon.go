@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"minne/internal/api"
+	"minne/internal/boot"
 	"minne/internal/config"
 	"minne/internal/fastpath/choice"
 	"minne/internal/instance"
@@ -84,9 +85,13 @@ func NewDaemon(inst instance.Instance, log *slog.Logger, journal *Journal, versi
 		fault:       fault,
 		beside:      besideOf(inst.Config, inst.Secrets, inst.StateDir),
 		onDegraded:  d.mend.wake,
+		onInPlace:   boot.InPlace,
 	})
 	d.mend.reapply = d.engine.Reapply
 	d.tasks = append(d.parts.tasks(), d.mend)
+	if boot.OnImage() && ownsHost(inst) {
+		d.tasks = append(d.tasks, boot.NewWatchdog(log.With("task", "watchdog"), func() { d.engine.State() }))
+	}
 	if ownsHost(inst) { // others use what is stored: in a lab, many routers would measure each other
 		d.tasks = append(d.tasks, newMeasuring(log, structures))
 	}
@@ -134,6 +139,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		})
 	}
 	d.firstStart(ctx)
+	d.tellBoot(ctx)
 	d.log.Info("ready", "instance", d.inst.Name, "version", d.version, "pid", os.Getpid())
 	notify("READY=1")
 
@@ -168,6 +174,18 @@ func (d *Daemon) firstStart(ctx context.Context) {
 	}
 	if err != nil {
 		d.log.Error("the first configuration could not be applied; fix it, then: minne apply", "file", d.inst.Config, "error", err)
+	}
+}
+
+// tellBoot lets the image know what the router began with.
+func (d *Daemon) tellBoot(ctx context.Context) {
+	s := d.engine.State()
+	revision := 0
+	if s.Running != nil {
+		revision = s.Running.Number
+	}
+	if err := boot.Started(ctx, revision, s.Degraded); err != nil {
+		d.log.Error("help after a boot that went wrong", "error", err)
 	}
 }
 

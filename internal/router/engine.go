@@ -75,6 +75,8 @@ type Engine struct {
 	beside *beside
 	// onDegraded is called when the running configuration is not fully in place.
 	onDegraded func()
+	// onInPlace is called when a revision is fully in place.
+	onInPlace func(revision int)
 
 	claim chan struct{} // holds a token while somebody changes the router
 	touch sync.Mutex    // held while subsystems are asked or changed
@@ -95,6 +97,9 @@ func newEngine(e *Engine) *Engine {
 	}
 	if e.onDegraded == nil {
 		e.onDegraded = func() {}
+	}
+	if e.onInPlace == nil {
+		e.onInPlace = func(int) {}
 	}
 	return e
 }

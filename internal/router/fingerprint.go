@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 
 	"minne/internal/config"
+	"minne/internal/medium"
 )
 
 // fingerprinter tells whether a secret has changed, without keeping it. The key
@@ -34,10 +35,18 @@ func newFingerprinter(stateDir string) (fingerprinter, error) {
 	}
 	key = make([]byte, sha256.Size)
 	rand.Read(key) // never fails
-	if err := os.WriteFile(path, key, 0o600); err != nil {
+	if err := storeKey(path, key); err != nil && !errors.Is(err, medium.ErrReadOnly) {
 		return fingerprinter{}, fmt.Errorf("key of the secrets' fingerprints: %w", err)
 	}
 	return fingerprinter{key}, nil
+}
+
+func storeKey(path string, key []byte) error {
+	done, err := medium.Writable(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(path, key, 0o600), done())
 }
 
 // of returns the fingerprints of the secrets and files that the configuration

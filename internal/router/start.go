@@ -63,6 +63,9 @@ func (e *Engine) Reapply(ctx context.Context) error {
 func (e *Engine) reapply(ctx context.Context, t *target) error {
 	err := e.restore(ctx, t, e.steps())
 	e.note(err)
+	if err == nil && t.rev.Number != 0 {
+		e.onInPlace(t.rev.Number)
+	}
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"minne/internal/flows"
 	"minne/internal/instance"
 	"minne/internal/kernel"
+	"minne/internal/medium"
 	"minne/internal/plan"
 	"minne/internal/routing"
 	"minne/internal/task"
@@ -34,7 +35,11 @@ type parts struct {
 
 func newParts(inst instance.Instance, log *slog.Logger) parts {
 	fast := fastpath.New(inst, log.With("task", "fast-path"))
-	filter := firewall.New(inst.StateDir, log.With("task", "firewall"))
+	live := inst.StateDir
+	if medium.On(live) {
+		live = inst.RunDir // elements come and go all day: that would wear the medium out
+	}
+	filter := firewall.New(live, log.With("task", "firewall"))
 	book := flows.New(fast, filter.Zones)
 	fast.TellFlows(book)
 	own := ownsHost(inst)
@@ -69,11 +74,11 @@ func ownsHost(inst instance.Instance) bool {
 // subsystems returns the parts in the order in which a commit puts them in place.
 func (p parts) subsystems() []Subsystem {
 	return append([]Subsystem{
-		part[firewall.Desired]{ // before links come up: no packet gets past rules that are still to come
+		part[gated]{ // before links come up: no packet gets past rules that are still to come
 			name:    "firewall",
-			render:  func(in Input) (firewall.Desired, error) { return in.Firewall, nil },
-			verbs:   p.firewall,
-			restore: p.firewall.Apply,
+			render:  renderGated,
+			verbs:   gate{p.firewall},
+			restore: gate{p.firewall}.Apply,
 		},
 		part[firewall.Desired]{ // at once: no packet passes beside rules that the kernel has
 			name:    "fast-path-firewall",

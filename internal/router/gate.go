@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+import (
+	"context"
+
+	"minne/internal/boot"
+	"minne/internal/firewall"
+	"minne/internal/plan"
+)
+
+// gate is the firewall on a router that boots with a filter in front of it: that
+// one goes once the rules of a configuration are in place, and not before. A
+// firewall that can't be put in place leaves it shut. Where there is no such filter,
+// as everywhere but on the image, gate is the firewall alone.
+type gate struct{ *firewall.Firewall }
+
+// gated is the firewall of a configuration, or of none.
+type gated struct {
+	firewall.Desired
+	configured bool
+}
+
+func renderGated(in Input) (gated, error) {
+	return gated{in.Firewall, len(in.Config.Interfaces) > 0}, nil
+}
+
+func (g gate) Plan(ctx context.Context, d gated) ([]plan.Change, error) {
+	return g.Firewall.Plan(ctx, d.Desired)
+}
+
+func (g gate) Apply(ctx context.Context, d gated) error {
+	if err := g.Firewall.Apply(ctx, d.Desired); err != nil {
+		return err
+	}
+	if !d.configured {
+		return nil
+	}
+	return boot.Open(ctx)
+}

@@ -61,7 +61,7 @@ func newShowFastPathCommand(a *app) *cobra.Command {
 	c.Long = `Show which ports bypass the kernel, why others do not, and the tables they use.
 
 With --drivers: what this machine's ports can do for XDP by the kernel's own word, and which drivers of Linux run XDP
-programs themselves. That needs no daemon.`
+programs themselves. That needs no daemon; ports are those of the network namespace that the command runs in.`
 	var listDrivers bool
 	c.Flags().BoolVar(&listDrivers, "drivers", false, "show what network drivers can do for the fast path, this machine's and others")
 	observed := c.RunE

@@ -3,7 +3,7 @@
 # already. Sourced by ./dev.
 
 packages="make ca-certificates clang-19 llvm-19 libclang-rt-19-dev gcc libc6-dev libbpf-dev linux-libc-dev
-iproute2 nftables conntrack ethtool frr bird2 iperf3 curl traceroute iputils-ping procps systemd tcpdump util-linux"
+iproute2 nftables conntrack ethtool frr bird2 iperf3 curl traceroute iputils-ping procps systemd dosfstools tcpdump util-linux"
 
 # peer_packages prints the libraries whose answers the tests compare with Minne's: 7 MB of downloads, 46 MB installed. DPDK, 32
 # MB more, is for scripts/peers.sh only.

@@ -8,6 +8,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,6 +21,7 @@ import (
 
 	"minne/internal/api"
 	"minne/internal/config"
+	"minne/internal/remotehands"
 )
 
 // supportLimit bounds what one command may add to the archive, bytes.
@@ -48,15 +50,21 @@ var supportCommands = []string{
 
 func newTechSupportCommand(a *app) *cobra.Command {
 	var file string
+	var toStick bool
+	var wait time.Duration
 	c := &cobra.Command{
 		Use:   "tech-support",
 		Short: "Write one archive with all that is needed to find a fault",
 		Long: `Write one archive with the configuration, its history, the daemon's log and what
-the router and its kernel say of themselves. Secrets are replaced by their names.`,
+the router and its kernel say of themselves. Secrets are replaced by their names.
+
+With --to-stick it goes to the FAT partition labelled MINNE, which any PC can read: the
+router's own, or one on another stick. The router's image does that by itself when
+the key t is held on its console while it boots.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if file == "" {
-				file = "minne-tech-support-" + time.Now().Format("20060102-150405") + ".tar.gz"
+			if toStick && file != "" {
+				return usageError{errors.New("--to-stick and --output: expected one of them")}
 			}
 			inst, err := a.inst()
 			if err != nil {
@@ -71,15 +79,22 @@ the router and its kernel say of themselves. Secrets are replaced by their names
 			if err != nil {
 				return err
 			}
+			awaitDaemon(c.Context(), client, wait)
 			s := support{redact: newRedactor(secrets), frr: inst.FRRName}
 			s.gather(c.Context(), client)
-			if err := s.write(file); err != nil {
+			archive, err := s.archive()
+			if err != nil {
+				return err
+			}
+			if file, err = putSupport(archive, file, toStick); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(a.out, "%s: %d files, secrets redacted\n", file, len(s.parts))
 			return err
 		},
 	}
+	c.Flags().BoolVar(&toStick, "to-stick", false, "write it to the FAT partition labelled MINNE")
+	c.Flags().DurationVar(&wait, "wait", 0, "`time` to wait for a daemon that is just starting")
 	c.Flags().StringVarP(&file, "output", "o", "", "`file` to write (default minne-tech-support-DATE.tar.gz here)")
 	return c
 }
@@ -145,8 +160,37 @@ func (s *support) add(name string, text []byte, err error) {
 	s.parts = append(s.parts, supportPart{name, s.redact.do(text)})
 }
 
-// write makes the archive, readable by its owner only.
-func (s *support) write(file string) error {
+// supportName begins the names of archives.
+const supportName = "minne-tech-support"
+
+// putSupport writes the archive, readable by its owner only, and returns where it is.
+func putSupport(archive []byte, file string, toStick bool) (string, error) {
+	suffix := time.Now().Format("20060102-150405") + ".tar.gz"
+	if toStick {
+		device, err := remotehands.Find()
+		if err != nil {
+			return "", err
+		}
+		name, err := remotehands.Save(device, supportName, suffix, archive)
+		return name + " on the partition " + remotehands.Label + " (" + device + ")", err
+	}
+	if file == "" {
+		file = supportName + "-" + suffix
+	}
+	return file, os.WriteFile(file, archive, 0o600)
+}
+
+// awaitDaemon waits until the daemon answers. Without one there is still much to say.
+func awaitDaemon(ctx context.Context, client *api.Client, atMost time.Duration) {
+	for end := time.Now().Add(atMost); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(200 * time.Millisecond) {
+		if _, err := client.Status(ctx); err == nil {
+			return
+		}
+	}
+}
+
+// archive packs the parts.
+func (s *support) archive() ([]byte, error) {
 	var buf bytes.Buffer
 	zip := gzip.NewWriter(&buf)
 	archive := tar.NewWriter(zip)
@@ -154,19 +198,19 @@ func (s *support) write(file string) error {
 	for _, p := range s.parts {
 		h := &tar.Header{Name: "minne-tech-support/" + p.name, Mode: 0o600, Size: int64(len(p.text)), ModTime: now}
 		if err := archive.WriteHeader(h); err != nil {
-			return err
+			return nil, err
 		}
 		if _, err := archive.Write(p.text); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := archive.Close(); err != nil {
-		return err
+		return nil, err
 	}
 	if err := zip.Close(); err != nil {
-		return err
+		return nil, err
 	}
-	return os.WriteFile(file, buf.Bytes(), 0o600)
+	return buf.Bytes(), nil
 }
 
 // redactor replaces secrets, by value and by where routing daemons print them.

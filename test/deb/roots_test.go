@@ -49,7 +49,7 @@ func life(t *testing.T, suite, first, second string) {
 	m := start(t, suite)
 	t.Cleanup(func() {
 		if t.Failed() {
-			out, _ := m.command("systemctl status minne; journalctl -u minne --no-pager | tail -n 30").CombinedOutput()
+			out, _ := m.command("systemctl status --no-pager -n 0 minne; journalctl -u minne --no-pager | tail -n 20; minne fast-path status; nft list ruleset; ip neigh").CombinedOutput()
 			t.Logf("the machine says:\n%s", out)
 		}
 	})
@@ -113,7 +113,7 @@ func life(t *testing.T, suite, first, second string) {
 	m.sh("systemctl start minne")
 
 	m.sh("dpkg --remove minne")
-	if got := m.sh("ls /sys/fs/bpf; sysctl -n net.ipv4.ip_forward; pgrep -fa 'frr/.* -N minne' || :; test -e /etc/minne/minne.yaml"); got != "0" {
+	if got := m.sh("ls -d /sys/fs/bpf/minne 2>/dev/null || :; sysctl -n net.ipv4.ip_forward; pgrep -fa '^/usr/lib/frr/.* -N minne' || :; test -e /etc/minne/minne.yaml"); got != "0" {
 		t.Errorf("after the removal there are left:\n%s", got)
 	}
 	m.sh("dpkg --purge minne")

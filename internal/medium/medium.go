@@ -24,7 +24,8 @@ import (
 // Mount is where the image mounts the partition of the configuration.
 const Mount = "/config"
 
-// lockFile orders the processes that write.
+// lockFile is held shared by each process that writes, and alone by the last one
+// while it makes the medium read-only again.
 const lockFile = "/run/minne-medium.lock"
 
 // ErrReadOnly is wrapped by the error for a medium that can't be written: worn out,
@@ -46,7 +47,7 @@ var writing struct {
 
 // Writable makes the medium writable if path is on it. The function it returns ends
 // that: what was written is then on the medium, and the medium read-only again.
-// Several may write at a time.
+// Several may write at a time, in one process or in many.
 func Writable(path string) (done func() error, err error) {
 	if !On(path) {
 		return func() error { return nil }, nil
@@ -69,20 +70,26 @@ func release() error {
 	if writing.count > 0 {
 		return nil
 	}
-	defer func() {
-		writing.lock.Close() // and with it the lock
-		writing.lock = nil
-	}()
+	lock := writing.lock
+	writing.lock = nil
+	defer lock.Close() // and with it the lock
+	if err := syncAll(); err != nil {
+		return err
+	}
+	// One that fails has lost its share: the medium is the others', of whom the last shuts it.
+	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return nil
+	}
 	return shut()
 }
 
-// open waits for other processes that write and remounts the medium.
+// open makes the medium writable. It waits only while another process shuts it.
 func open() error {
 	lock, err := os.OpenFile(lockFile, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("medium: %w", err)
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_SH); err != nil {
 		lock.Close()
 		return fmt.Errorf("medium: lock: %w", err)
 	}
@@ -94,11 +101,8 @@ func open() error {
 	return nil
 }
 
-// shut brings everything to the medium and makes it read-only.
+// shut makes the medium read-only.
 func shut() error {
-	if err := syncAll(); err != nil {
-		return err
-	}
 	var err error
 	for range retries {
 		if err = remount(true); !errors.Is(err, unix.EBUSY) {

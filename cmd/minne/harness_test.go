@@ -80,7 +80,8 @@ type box struct {
 	root   string
 	netns  string // path
 	links  *netlink.Handle
-	bootID string // file to show the daemon as the id of this boot; "" for the real one
+	bootID string   // file to show the daemon as the id of this boot; "" for the real one
+	wrap   []string // command words in front of the daemon's
 	daemon *exec.Cmd
 	log    bytes.Buffer
 }
@@ -90,7 +91,13 @@ var boxes atomic.Int32
 // newBox returns a router with the ports lan and wan, without a daemon.
 func newBox(t *testing.T) *box {
 	t.Helper()
-	root, err := os.MkdirTemp("", "minne-box-") // t.TempDir would be too long a path for a socket
+	return newBoxIn(t, "")
+}
+
+// newBoxIn returns one whose files are in a directory of dir, "" for that of temporary files.
+func newBoxIn(t *testing.T, dir string) *box {
+	t.Helper()
+	root, err := os.MkdirTemp(dir, "minne-box-") // t.TempDir would be too long a path for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,6 +190,10 @@ func (b *box) start(env ...string) {
 	if b.bootID != "" {
 		daemon.Args = append([]string{"unshare", "--mount", "sh", "-c",
 			`mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"`, b.bootID}, daemon.Args...)
+		daemon.Path = "/usr/bin/unshare"
+	}
+	if b.wrap != nil {
+		daemon.Args = append(slices.Clone(b.wrap), append([]string{daemon.Path}, daemon.Args[1:]...)...)
 		daemon.Path = "/usr/bin/unshare"
 	}
 	daemon.Env = append(append(daemon.Env, "NOTIFY_SOCKET="+ready.LocalAddr().String()), env...)

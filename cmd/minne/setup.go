@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"minne/internal/setup"
 )
@@ -58,10 +59,13 @@ that has a configuration is left alone unless --force is given.`,
 	return c
 }
 
-// console is where people answer: nil where there is none, as in a script without input.
+// console is where people answer: a terminal, or what is piped in; nil when there is neither.
 func console() io.Reader {
-	if st, err := os.Stdin.Stat(); err != nil || st.Mode()&os.ModeCharDevice == 0 && st.Mode()&os.ModeNamedPipe == 0 {
-		return nil
+	if _, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err == nil {
+		return os.Stdin
 	}
-	return os.Stdin
+	if st, err := os.Stdin.Stat(); err == nil && st.Mode()&os.ModeNamedPipe != 0 {
+		return os.Stdin
+	}
+	return nil
 }

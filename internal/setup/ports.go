@@ -154,8 +154,8 @@ func (p Port) link() string {
 	switch {
 	case !p.Cable:
 		return "no cable"
-	case p.Speed >= 1000 && p.Speed%1000 == 0:
-		return fmt.Sprintf("%d Gbit/s", p.Speed/1000)
+	case p.Speed >= 1000:
+		return fmt.Sprintf("%g Gbit/s", float64(p.Speed)/1000)
 	case p.Speed > 0:
 		return fmt.Sprintf("%d Mbit/s", p.Speed)
 	}
@@ -166,7 +166,7 @@ func (p Port) network() string {
 	if !p.Network.IsValid() {
 		return ""
 	}
-	return "DHCP server: " + p.Network.String()
+	return "DHCP " + p.Network.String()
 }
 
 // findPort returns the port that a name, a number of the list, a MAC or a bus address means.

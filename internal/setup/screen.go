@@ -18,6 +18,8 @@ import (
 // Enter takes. It is plain text that any terminal shows, a serial console of 80 by
 // 24 characters too; only the first line clears what stood there.
 
+const clearScreen = "\x1b[H\x1b[2J" // cursor home, clear
+
 // conversation asks and reads lines.
 type conversation struct {
 	ctx   context.Context
@@ -84,8 +86,8 @@ func (c *conversation) screen(a Answers, ports []Port) (Answers, error) {
 	if _, err := (Answers{}).complete(ports); err != nil {
 		return a, err
 	}
-	fmt.Fprint(c.out, "\x1b[H\x1b[2J") // home, clear
-	fmt.Fprintln(c.out, "Minne: the first configuration. Enter takes what stands in brackets, Ctrl-C stops.")
+	fmt.Fprint(c.out, clearScreen)
+	fmt.Fprintln(c.out, "Minne: first setup. Enter takes what stands in brackets, Ctrl-C stops.")
 	fmt.Fprintln(c.out)
 	writePorts(c.out, ports)
 	fmt.Fprintln(c.out)
@@ -141,9 +143,12 @@ func (c *conversation) screen(a Answers, ports []Port) (Answers, error) {
 }
 
 func writePorts(out io.Writer, ports []Port) {
-	fmt.Fprintf(out, " %2s  %-12s %-10s %-17s  %-10s %s\n", "", "Port", "Driver", "MAC", "Link", "Behind it")
+	row := func(cells ...any) {
+		fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf(" %2v  %-11v %-9v %-17v  %-10v %v", cells...), " "))
+	}
+	row("", "Port", "Driver", "MAC", "Link", "Behind it")
 	for i, p := range ports {
-		fmt.Fprintf(out, " %2d  %-12s %-10s %-17s  %-10s %s\n", i+1, p.Name, p.Driver, p.MAC, p.link(), p.network())
+		row(i+1, p.Name, p.Driver, p.MAC, p.link(), p.network())
 	}
 }
 

@@ -160,10 +160,11 @@ func (o Options) make(ctx context.Context, a Answers, ports []Port) error {
 		}
 	}
 	text := Compose(a, ports)
-	if err := o.commit(ctx, text, secrets, "first setup"); err != nil {
+	running, err := o.commit(ctx, text, secrets, "first setup")
+	if err != nil {
 		return err
 	}
-	return o.report(ctx, a, ports, password)
+	return o.report(ctx, a, ports, password, running)
 }
 
 // takeConfig commits a configuration that somebody wrote elsewhere.
@@ -176,18 +177,19 @@ func (o Options) takeConfig(ctx context.Context, file string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := o.commit(ctx, string(text), string(secrets), "from "+file); err != nil {
+	if _, err := o.commit(ctx, string(text), string(secrets), "from "+file); err != nil {
 		return err
 	}
 	fmt.Fprintf(o.Out, "The configuration is that of %s.\n", file)
 	return nil
 }
 
-// commit checks a configuration and its secrets, and puts both in place: all of it or nothing.
-func (o Options) commit(ctx context.Context, text, secrets, comment string) (err error) {
+// commit checks a configuration and its secrets, and puts both in place: all of it or nothing. running
+// says whether a daemon has done so, or will when it starts.
+func (o Options) commit(ctx context.Context, text, secrets, comment string) (running bool, err error) {
 	cfg, err := config.Parse(ConfigFile, []byte(text))
 	if err != nil {
-		return err
+		return false, err
 	}
 	known, err := config.LoadSecrets(o.Instance.Secrets)
 	if secrets != "" {
@@ -197,34 +199,34 @@ func (o Options) commit(ctx context.Context, text, secrets, comment string) (err
 		err = config.Check(cfg, known)
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	done, err := medium.Writable(o.Instance.Config)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
 	if err := os.MkdirAll(filepath.Dir(o.Instance.Config), 0o755); err != nil {
-		return err
+		return false, err
 	}
 	if cfg.Services.SSH != nil {
 		if err := ssh.EnsureHostKey(ctx, ssh.KeyDir(o.Instance.Config)); err != nil {
-			return err
+			return false, err
 		}
 	}
 	before, readErr := os.ReadFile(o.Instance.Secrets)
 	if readErr != nil && !errors.Is(readErr, fs.ErrNotExist) {
-		return readErr
+		return false, readErr
 	}
 	if secrets != "" {
 		if err := replace(o.Instance.Secrets, secrets, 0o600); err != nil {
-			return err
+			return false, err
 		}
 	}
-	if err := o.apply(ctx, text, comment); err != nil {
-		return errors.Join(err, o.putBack(secrets, before, readErr == nil))
+	if running, err = o.apply(ctx, text, comment); err != nil {
+		return false, errors.Join(err, o.putBack(secrets, before, readErr == nil))
 	}
-	return replace(o.Instance.Config, text, 0o644)
+	return running, replace(o.Instance.Config, text, 0o644)
 }
 
 // putBack restores the secrets after a commit that failed.
@@ -240,16 +242,16 @@ func (o Options) putBack(written string, before []byte, existed bool) error {
 
 // apply lets the daemon commit. Without one, the file is for its first start, which takes it only
 // when it has no revision yet.
-func (o Options) apply(ctx context.Context, text, comment string) error {
+func (o Options) apply(ctx context.Context, text, comment string) (running bool, err error) {
 	client := api.NewClient(o.Instance.ControlSocket())
-	_, err := client.Apply(ctx, api.Commit{Source: o.Instance.Config, Config: text, Comment: comment})
+	_, err = client.Apply(ctx, api.Commit{Source: o.Instance.Config, Config: text, Comment: comment})
 	if !errors.Is(err, api.ErrNoDaemon) {
-		return err
+		return true, err
 	}
 	if all, err := router.StoredAll(o.Instance); err == nil && len(all) > 0 {
-		return errors.New("the router has revisions, so its daemon has to make the commit: start it first")
+		return false, errors.New("the router has revisions, so its daemon has to make the commit: start it first")
 	}
-	return nil
+	return false, nil
 }
 
 // replace writes a file as a whole and waits until it is on the disk.
@@ -274,10 +276,17 @@ func replace(path, text string, mode fs.FileMode) error {
 }
 
 // report says what the router is now, and the password, this once.
-func (o Options) report(ctx context.Context, a Answers, ports []Port, password string) error {
+func (o Options) report(ctx context.Context, a Answers, ports []Port, password string, running bool) error {
 	i, _ := findPort(ports, a.WAN)
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s is a router now:\n", a.Hostname)
+	if o.Answers == "" {
+		b.WriteString(clearScreen)
+	}
+	when := "now"
+	if !running {
+		when = "as soon as its daemon starts"
+	}
+	fmt.Fprintf(&b, "%s is a router %s:\n\n", a.Hostname, when)
 	how := "address by DHCP"
 	if a.WANAddress != byDHCP {
 		how = a.WANAddress
@@ -290,13 +299,14 @@ func (o Options) report(ctx context.Context, a Answers, ports []Port, password s
 	if a.SSH != "off" {
 		fmt.Fprintf(&b, "  ssh   admin@%s", networks(a, ports)[0].address.Addr())
 		if print := ssh.Fingerprint(ctx, ssh.KeyDir(o.Instance.Config)); print != "" {
-			fmt.Fprintf(&b, ", host key %s", print)
+			fmt.Fprintf(&b, "\n        host key %s", print)
 		}
 		b.WriteString("\n")
 	}
 	if password != "" {
 		fmt.Fprintf(&b, "\n  user admin, password  %s\n  Write it down: it is shown this once and kept nowhere.\n", password)
 	}
+	b.WriteString("\nTo look: minne status, minne show dhcp. To change: edit minne.yaml, minne apply --confirm 5m\n")
 	_, err := io.WriteString(o.Out, b.String())
 	return err
 }

@@ -127,17 +127,31 @@ func yes(on bool) string {
 	return "no"
 }
 
-// Plan says what Apply would change.
+// Plan says what Apply would change. A host without the user is told of before anything is.
 func (s *Service) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
+	if err := d.hasUser(); err != nil {
+		return nil, err
+	}
 	return s.Program.Plan(ctx, d.Desired)
+}
+
+// hasUser says what to do on a host that has no user to log in.
+func (d Desired) hasUser() error {
+	if d.Empty() {
+		return nil
+	}
+	if _, err := user.Lookup(User); err != nil {
+		return fmt.Errorf("SSH login: %w; make that user (adduser %s), or leave services.ssh to the host's own sshd", err, User)
+	}
+	return nil
 }
 
 // Apply makes sshd run as desired. A router that has no host key gets one.
 func (s *Service) Apply(ctx context.Context, d Desired) error {
+	if err := d.hasUser(); err != nil {
+		return err
+	}
 	if !d.Empty() {
-		if _, err := user.Lookup(User); err != nil {
-			return fmt.Errorf("SSH login: %w; make that user (adduser %s), or leave services.ssh to the host's own sshd", err, User)
-		}
 		if err := os.MkdirAll(separation, 0o755); err != nil {
 			return fmt.Errorf("SSH login: %w", err)
 		}

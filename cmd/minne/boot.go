@@ -3,14 +3,27 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"minne/internal/boot"
+	"minne/internal/setup"
 )
+
+// setupAtBoot makes the first configuration from files that somebody put on the FAT
+// partition. Without such files the console asks, once the daemon runs.
+func (a *app) setupAtBoot(ctx context.Context, out io.Writer) error {
+	inst, err := a.inst()
+	if err != nil {
+		return err
+	}
+	return boot.Exchange(func(files string) error { return setup.AtBoot(ctx, inst, out, files) })
+}
 
 func newBootCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
@@ -25,7 +38,7 @@ nothing in, drivers. Init runs it once at boot; it is of no use anywhere else.`,
 			if os.Getppid() != 1 {
 				return errors.New("only init runs this, once at boot")
 			}
-			return boot.Run(c.Context(), a.out, nil)
+			return boot.Run(c.Context(), a.out, a.setupAtBoot)
 		},
 	}
 	c.AddCommand(&cobra.Command{

@@ -5,12 +5,16 @@ package boot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"minne/internal/instance"
 	"minne/internal/revisions"
+	"minne/internal/slot"
 )
 
 // first lets the setup make a configuration, on a router that has neither a
@@ -24,6 +28,25 @@ func first(ctx context.Context, console io.Writer, setup Setup) error {
 		return nil
 	}
 	return setup(ctx, console)
+}
+
+// exchangeDir is where the FAT partition is mounted while it is read.
+const exchangeDir = "/run/minne/exchange"
+
+// Exchange calls look with the directory of the FAT partition that people put files
+// on from any PC. It is mounted read-only, and no longer than that.
+func Exchange(look func(dir string) error) error {
+	device, err := slot.Device(slot.PartESP)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(exchangeDir, 0o700); err != nil {
+		return err
+	}
+	if err := unix.Mount(device, exchangeDir, "vfat", quiet|unix.MS_RDONLY, "fmask=0077,dmask=0077"); err != nil {
+		return fmt.Errorf("mount the FAT partition: %w", err)
+	}
+	return errors.Join(look(exchangeDir), unix.Unmount(exchangeDir, 0))
 }
 
 // configured tells whether there is something for the daemon to start with.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"minne/internal/instance"
 	"minne/internal/nft"
 )
 
@@ -59,7 +60,13 @@ func Started(ctx context.Context, revision int, missing []string) error {
 	if err != nil {
 		return err
 	}
+	inst, err := instance.New(instance.Default)
+	if err != nil {
+		return err
+	}
 	switch {
+	case revision == 0 && !configured(inst):
+		return nil // a new router: the console asks
 	case revision == 0:
 		return help(ctx, "no configuration could be used: the one in /etc/minne/minne.yaml is absent or wrong (minne show log)")
 	case shut:

@@ -3,7 +3,8 @@
 # already. Sourced by ./dev.
 
 packages="make ca-certificates clang-19 llvm-19 libclang-rt-19-dev gcc libc6-dev libbpf-dev linux-libc-dev
-iproute2 nftables conntrack ethtool frr bird2 iperf3 curl traceroute iputils-ping procps systemd dosfstools tcpdump util-linux"
+iproute2 nftables conntrack ethtool frr bird2 iperf3 curl traceroute iputils-ping procps systemd dosfstools tcpdump util-linux
+udhcpc dnsmasq-base chrony openssh-server openssh-client openssl nmap"
 
 # peer_packages prints the libraries whose answers the tests compare with Minne's: 7 MB of downloads, 46 MB installed. DPDK, 32
 # MB more, is for scripts/peers.sh only.
@@ -64,8 +65,8 @@ install_packages() {
 		trap - EXIT INT TERM
 	fi
 	# policy-rc.d kept them down now; this keeps them down after the next boot.
-	for unit in frr bird; do
-		case $missing in *" $unit"*)
+	for unit in frr bird chrony ssh; do
+		case $missing in *" $unit"* | *" open$unit-server"*)
 			if [ -d /run/systemd/system ]; then systemctl disable -q "$unit" 2>/dev/null || :; fi
 			;;
 		esac

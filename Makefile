@@ -19,7 +19,7 @@ platforms   := amd64 arm64 arm mips mipsle ppc64le riscv64
 procbench_sources := $(wildcard procbench/*.[ch] bpf/*.h bpf/algo/*.h) scripts/procbench.sh
 arch        := $(shell $(GO) env GOARCH 2>/dev/null)
 
-.PHONY: build generate procbench procbench-cross test lint demo bench deb test-deb cross clean
+.PHONY: build generate procbench procbench-cross test lint demo bench image test-image deb test-deb cross clean
 
 build: bin/minne
 
@@ -52,8 +52,9 @@ lint: generate
 
 # -count=1: what these tests say depends on the kernel and the daemons, which
 # the cache of test results does not know.
-test: lint build
+test: lint build build/minne.img
 	$(GO) test -count=1 -p 2 -timeout 20m ./... $(ARGS)
+	$(GO) test -count=1 -timeout 20m -tags image -run 'TestRouter$$' ./test/image # the whole of a boot; the rest: ./dev test-image
 	$(GO) test -count=1 -v -run TestVerifier ./internal/fastpath
 	MINNE_TEST_UML=1 $(GO) test -count=1 -run 'TestStatelessVerdicts|TestSets$$' ./internal/fastpath # no JIT, no BTF, aligned loads
 	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime 10s ./internal/config
@@ -76,6 +77,18 @@ deb: generate
 	@sh packaging/deb.sh $(ARGS)
 
 # The roots of both Debians stay in build/deb for the next run.
+# The image is made again when something in it has changed.
+image_sources := $(shell find image -type f 2>/dev/null)
+
+image: build
+	@VERSION="$(VERSION)" sh image/build.sh $(ARGS)
+
+build/minne.img: bin/minne $(image_sources)
+	@VERSION="$(VERSION)" sh image/build.sh
+
+test-image: build/minne.img
+	$(GO) test -count=1 -v -timeout 60m -tags image ./test/image $(ARGS)
+
 test-deb: generate
 	$(GO) test -count=1 -v -timeout 20m -tags debian_roots ./test/deb $(ARGS)
 

@@ -32,6 +32,9 @@ lab_packages() {
 	echo wireguard-tools wireguard-go ppp pppoe
 }
 
+# image_packages prints what makes the disk image and boots it in an emulator.
+image_packages() { echo mmdebstrap zstd xz-utils qemu-system-x86 ovmf nmap e2fsprogs; }
+
 # install_packages brings the Debian packages. Routing daemons that a package
 # would start by itself stay off: the lab starts its own, in its namespaces.
 install_packages() {

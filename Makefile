@@ -19,7 +19,7 @@ platforms   := amd64 arm64 arm mips mipsle ppc64le riscv64
 procbench_sources := $(wildcard procbench/*.[ch] bpf/*.h bpf/algo/*.h) scripts/procbench.sh
 arch        := $(shell $(GO) env GOARCH 2>/dev/null)
 
-.PHONY: build generate procbench procbench-cross test lint demo bench image test-image deb test-deb cross clean
+.PHONY: build generate procbench procbench-cross test lint demo bench image test-image deb test-deb cross test-arch clean
 
 build: bin/minne
 
@@ -57,6 +57,7 @@ test: lint build build/minne.img
 	$(GO) test -count=1 -timeout 20m -tags image -run 'TestRouter$$' ./test/image # the whole of a boot; the rest: ./dev test-image
 	$(GO) test -count=1 -v -run TestVerifier ./internal/fastpath
 	MINNE_TEST_UML=1 $(GO) test -count=1 -run 'TestStatelessVerdicts|TestSets$$' ./internal/fastpath # no JIT, no BTF, aligned loads
+	GOARCH=mips $(GO) build -o /dev/null ./cmd/minne # 32 bits and the other byte order; make cross compiles for all
 	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime 10s ./internal/config
 	$(GO) test -run '^$$' -fuzz FuzzSecrets -fuzztime 5s ./internal/config
 	$(GO) test -run '^$$' -fuzz FuzzCompile -fuzztime 5s ./internal/fastpath/classify
@@ -91,6 +92,10 @@ test-image: build/minne.img
 
 test-deb: generate
 	$(GO) test -count=1 -v -timeout 20m -tags debian_roots ./test/deb $(ARGS)
+
+# Other processors under QEMU: see docs/design/emulation.md. Half an hour and more.
+test-arch: generate
+	$(GO) test -tags arch -count=1 -v -p 1 -timeout 120m ./test/arch $(ARGS)
 
 cross: generate
 	@for a in $(platforms); do echo "linux/$$a"; GOARCH=$$a $(GO) build -o /dev/null ./cmd/minne || exit 1; done

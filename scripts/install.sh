@@ -35,6 +35,11 @@ lab_packages() {
 # image_packages prints what makes the disk image and boots it in an emulator.
 image_packages() { echo mmdebstrap zstd xz-utils qemu-system-x86 ovmf nmap e2fsprogs; }
 
+# emulator_packages prints what ./dev test-arch boots other processors with.
+emulator_packages() {
+	echo qemu-system-x86 qemu-system-arm qemu-system-mips qemu-system-ppc qemu-system-misc qemu-system-data seabios opensbi kmod xz-utils e2fsprogs
+}
+
 # install_packages brings the Debian packages. Routing daemons that a package
 # would start by itself stay off: the lab starts its own, in its namespaces.
 install_packages() {

@@ -22,8 +22,8 @@ func newLabGuestCommand(*app) *cobra.Command {
 			// The kernel adds arguments of its own to its first process's.
 			case args[0] == "init" && len(args) > 1:
 				return lab.GuestInit(args[1])
-			case args[0] == "agent":
-				return lab.GuestAgent()
+			case args[0] == "agent" && len(args) > 1:
+				return lab.GuestAgent(args[1])
 			case len(args) == 1:
 				return lab.GuestConfigure(args[0])
 			}

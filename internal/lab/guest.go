@@ -36,7 +36,7 @@ type guestPort struct {
 const guestProgram = guestDir + "/bin/minne"
 
 const (
-	agentLine = "/dev/ttyS0"
+	umlLine = "/dev/ttyS0"
 	// agentReady is the agent's first line: what came to the line before was not for it.
 	agentReady = "minne-agent\n"
 )
@@ -58,7 +58,7 @@ func GuestInit(dir string) error {
 
 // runAgent has a second process serve the line: the first one also inherits the processes that others leave.
 func runAgent() error {
-	agent := exec.Command("/proc/self/exe", "lab", "guest", "agent")
+	agent := exec.Command("/proc/self/exe", "lab", "guest", "agent", umlLine)
 	agent.Stdout, agent.Stderr = os.Stdout, os.Stderr
 	agent.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := agent.Start(); err != nil {
@@ -72,18 +72,20 @@ func runAgent() error {
 	}
 }
 
-// GuestAgent serves the line until it ends.
-func GuestAgent() error {
-	f, err := os.OpenFile(agentLine, os.O_RDWR|unix.O_NOCTTY, 0)
+// GuestAgent serves a line, a serial port or a port of virtio, until it ends.
+func GuestAgent(line string) error {
+	f, err := os.OpenFile(line, os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	// Nothing may be echoed, translated, or taken for a key, and a read waits for at least one byte.
-	raw := unix.Termios{Cflag: unix.CS8 | unix.CREAD | unix.B115200}
-	raw.Cc[unix.VMIN] = 1
-	if err := unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, &raw); err != nil {
-		return fmt.Errorf("%s: %w", agentLine, err)
+	if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err == nil {
+		// Nothing may be echoed, translated, or taken for a key, and a read waits for at least one byte.
+		raw := unix.Termios{Cflag: unix.CS8 | unix.CREAD | unix.B115200}
+		raw.Cc[unix.VMIN] = 1
+		if err := unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, &raw); err != nil {
+			return fmt.Errorf("%s: %w", line, err)
+		}
 	}
 	if _, err := f.WriteString(agentReady); err != nil {
 		return err

@@ -36,7 +36,7 @@ type Running struct {
 
 	lab     *Lab
 	kind    MachineKind
-	machine machine // nil when the node stands in its namespace
+	machine Machine // nil when the node stands in its namespace
 }
 
 // baseDir holds the directory of every lab on this host. It is in memory: nothing in it survives a reboot.
@@ -84,7 +84,7 @@ func (l *Lab) build(ctx context.Context, t Topology) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		r := &Running{Name: n.Name, Namespace: namespaceName(l.Run, n.Name), Dir: filepath.Join(l.Dir, n.Name), lab: l, kind: n.Machine}
+		r := &Running{Name: n.Name, Namespace: namespaceName(l.Run, n.Name), Dir: filepath.Join(l.Dir, n.Name), lab: l, kind: n.kind()}
 		if err := os.MkdirAll(filepath.Join(r.Dir, toolsDir), 0o755); err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func (l *Lab) build(ctx context.Context, t Topology) error {
 
 // furnish makes a node what its description says, in its namespace or in its machine.
 func (l *Lab) furnish(ctx context.Context, n Node, links []Link) error {
-	if n.Machine != Namespace {
+	if n.kind() != Namespace {
 		return l.enter(ctx, n, links)
 	}
 	return l.nodes[n.Name].Do(func() error { return configure(n) })

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -42,22 +43,26 @@ const (
 )
 
 // boot starts a machine of each kind in the node's namespace, with the taps as its ports. When it returns, the machine runs programs.
-var boot = map[MachineKind]func(context.Context, *Running, []tap, string) (machine, error){
+var boot = map[MachineKind]func(context.Context, *Running, []Tap, string) (Machine, error){
 	UML: bootUML,
 }
 
-// machine runs programs inside.
-type machine interface {
+// Boot starts a machine of a kind that the lab does not know, as those above do. What the node's description says of
+// addresses and routes is then the machine's own business.
+type Boot func(context.Context, *Running, []Tap) (Machine, error)
+
+// Machine runs programs inside.
+type Machine interface {
 	remote.Starter
-	// stop ends the machine at once.
-	stop()
+	// Stop ends the machine at once.
+	Stop()
 }
 
-// tap is a port of a machine: the name of a tap device in the node's namespace, which the machine opens.
-type tap struct {
+// Tap is a port of a machine: a tap device in the node's namespace, which the machine opens.
+type Tap struct {
 	Port
-	MTU    int // bytes
-	device string
+	MTU    int    // bytes
+	Device string // its name
 }
 
 const (
@@ -68,7 +73,7 @@ const (
 // enter boots the machine of a node, and prepares it as nodes of the host's kernel are prepared.
 func (l *Lab) enter(ctx context.Context, c Node, links []Link) error {
 	n := l.nodes[c.Name]
-	var taps []tap
+	var taps []Tap
 	for _, cable := range links {
 		for _, p := range []Port{cable.A, cable.B} {
 			if p.Node != c.Name {
@@ -84,13 +89,19 @@ func (l *Lab) enter(ctx context.Context, c Node, links []Link) error {
 			taps = append(taps, t)
 		}
 	}
-	m, err := boot[c.Machine](ctx, n, taps, l.binary)
+	start := c.Boot
+	if start == nil {
+		start = func(ctx context.Context, n *Running, taps []Tap) (Machine, error) {
+			return boot[c.Machine](ctx, n, taps, l.binary)
+		}
+	}
+	m, err := start(ctx, n, taps)
 	if err != nil {
 		return err
 	}
 	n.machine = m
-	l.OnClose(func() error { m.stop(); return nil })
-	if err := n.serve(); err != nil {
+	l.OnClose(func() error { m.Stop(); return nil })
+	if err := n.serve(); err != nil || c.Boot != nil {
 		return err
 	}
 	g := guest{Node: c}
@@ -115,10 +126,10 @@ func (n *Running) furnish(ctx context.Context, g guest) error {
 }
 
 // tapFor makes the n-th tap of a machine and joins it to a port.
-func (n *Running) tapFor(p Port, number int) (t tap, err error) {
-	t = tap{Port: p, device: fmt.Sprintf("tap%d", number)}
+func (n *Running) tapFor(p Port, number int) (t Tap, err error) {
+	t = Tap{Port: p, Device: fmt.Sprintf("tap%d", number)}
 	err = n.Do(func() error {
-		name := t.device
+		name := t.Device
 		if err := makeTap(name); err != nil {
 			return err
 		}
@@ -258,7 +269,96 @@ type machineLine struct {
 	line    io.Closer
 }
 
-func (m *machineLine) stop() {
+// AgentLine makes a line between a machine, which gets the far end, and the lab.
+func AgentLine() (near, far *os.File, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := unix.SetNonblock(pair[0], true); err != nil { // for its deadline
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(pair[0]), "line"), os.NewFile(uintptr(pair[1]), "line"), nil
+}
+
+// Answering returns the machine that a process is once its agent has said its first line, at most until the given time has
+// passed. The machine owns the line and the process; when it does not answer, both are ended.
+func Answering(ctx context.Context, p *Process, line *os.File, most time.Duration) (Machine, error) {
+	m := &machineLine{process: p, line: line}
+	if err := awaitAgent(ctx, line, most); err != nil {
+		m.Stop()
+		return nil, fmt.Errorf("the machine does not answer: %w; its console says:\n%s", err, tail(p.log, 12))
+	}
+	m.Line = remote.NewLine(line)
+	return m, nil
+}
+
+// awaitAgent returns when the agent has said its first line.
+func awaitAgent(ctx context.Context, line *os.File, most time.Duration) error {
+	end := time.Now().Add(most)
+	if d, ok := ctx.Deadline(); ok && d.Before(end) {
+		end = d
+	}
+	if err := line.SetReadDeadline(end); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { line.SetReadDeadline(time.Unix(0, 1)) }) //nolint:errcheck // the deadline is there
+	defer stop()
+	var said []byte
+	for one := make([]byte, 1); !strings.HasSuffix(string(said), agentReady); {
+		if _, err := line.Read(one); err != nil {
+			return err
+		}
+		said = append(said, one[0])
+	}
+	return line.SetReadDeadline(time.Time{})
+}
+
+func tail(file string, lines int) string {
+	text, _ := os.ReadFile(file) // an unreadable log is an empty one
+	return lastLines(strings.ReplaceAll(string(text), "\r", ""), lines)
+}
+
+// StartMachine starts the process that a machine is, in the node's namespace and on any CPU of cpus (all, when empty). What it prints goes
+// to a file in the node's directory. files are its descriptors from 3 on.
+func (n *Running) StartMachine(name string, argv, env []string, files []*os.File, cpus ...int) (*Process, error) {
+	p := &Process{name: name, log: filepath.Join(n.Dir, name+".log"), done: make(chan struct{})}
+	console, err := os.Create(p.log)
+	if err != nil {
+		return nil, err
+	}
+	p.cmd = exec.Command(argv[0], argv[1:]...)
+	p.cmd.Env = env
+	// Not the file itself: User-Mode Linux can't wait for one, and writes nothing.
+	p.cmd.Stdout = struct{ io.Writer }{console}
+	p.cmd.Stderr = p.cmd.Stdout
+	p.cmd.ExtraFiles = files
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	err = n.Do(func() error {
+		var set unix.CPUSet
+		for _, c := range cpus {
+			set.Set(c)
+		}
+		if len(cpus) > 0 {
+			if err := unix.SchedSetaffinity(0, &set); err != nil {
+				return fmt.Errorf("pin to CPUs: %w", err)
+			}
+		}
+		return p.cmd.Start()
+	})
+	if err != nil {
+		console.Close()
+		return nil, fmt.Errorf("start %s for %s: %w", name, n.Name, err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		console.Close()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+func (m *machineLine) Stop() {
 	m.line.Close() // the agent ends the machine when the line does
 	select {
 	case <-m.process.done:

@@ -22,6 +22,8 @@ type Node struct {
 	Name string
 	// Machine is what the node stands in.
 	Machine MachineKind
+	// Boot, when not nil, starts a machine of another kind for the node.
+	Boot Boot `json:"-"`
 	// Forwards makes the node a plain kernel router. A node that runs Minne
 	// leaves it off: forwarding is the router's own business.
 	Forwards bool
@@ -34,6 +36,16 @@ type Node struct {
 	Loopback []netip.Prefix
 	// Bridge makes the node a switch: all its ports are those of one Linux bridge, br0.
 	Bridge bool
+}
+
+// foreign is the kind of a machine that somebody else boots.
+const foreign MachineKind = "foreign"
+
+func (n Node) kind() MachineKind {
+	if n.Boot != nil {
+		return foreign
+	}
+	return n.Machine
 }
 
 // Link is a cable between two ports.

@@ -137,6 +137,11 @@ func (b *builder) head(ids []int32, limits thresholds) (*head, error) {
 func (b *builder) tail(n *nfa, border int32) (*tail, error) {
 	behind := n.behind(border)
 	t := &tail{pattern: n.insts[border].id}
+	if set, count := behind.counts(); count > 0 {
+		d := counterDFA(set, count, t.pattern)
+		t.dfa, t.first = d.compress(b.Defaults, 0), 1
+		return t, nil
+	}
 	d, first, err := determinizeTail(behind, bounds{b.tailStates, b.Memory})
 	var explodes *ErrExplodes
 	switch {
@@ -183,6 +188,48 @@ func (n *nfa) behind(border int32) *nfa {
 	}
 	t.findFollow()
 	return t
+}
+
+// counts tells whether nothing but so many bytes of one set is behind a border: 0 if not.
+func (n *nfa) counts() (set byteSet, count int) {
+	seen := make([]int32, len(n.insts))
+	next := n.reach(nil, n.entries[0], seen, 1)
+	for ; ; count++ {
+		if len(next) != 1 {
+			return set, 0
+		}
+		in := &n.insts[next[0]]
+		switch {
+		case in.kind == instMatch:
+			return set, count
+		case in.kind != instBytes || count > 0 && in.set != set || count > len(n.insts):
+			return set, 0
+		}
+		set, next = in.set, n.follow[next[0]]
+	}
+}
+
+// counterDFA is the tail that finds a pattern after so many bytes of a set. It need not know of other activations while the first is under
+// way: that one finds the pattern first, or dies of the same byte. So it counts, where otherwise it would have to know which of the
+// last bytes began one.
+func counterDFA(set byteSet, count int, pattern int32) *dfa {
+	const other, in, again = 0, 1, 2
+	d := &dfa{classes: again + 1}
+	for v := range 256 {
+		if set.has(byte(v)) {
+			d.classOf[v] = in
+		}
+	}
+	for s := range int32(count) + 2 {
+		row := [again + 1]int32{other: 0, in: s + 1, again: s}
+		if s == 0 || int(s) > count {
+			row[in] = 0
+		}
+		d.next = append(d.next, row[:]...)
+	}
+	d.now, d.end = make([][]int32, count+2), make([][]int32, count+2)
+	d.now[count+1] = []int32{pattern}
+	return d
 }
 
 // determinizeTail builds a tail's DFA. Its start is the state of a tail that is not active; first is that after an

@@ -132,7 +132,7 @@ func TestFirstBytes(t *testing.T) {
 }
 
 func TestTooLargeIsNamed(t *testing.T) {
-	a, err := automaton.Compile(patterns(t, "/x[^\\n]{500}/"), automaton.Options{Hybrid: true})
+	a, err := automaton.Compile(patterns(t, "/x[^\\n]{500}y/"), automaton.Options{Hybrid: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,6 @@ func Render(cfg *config.Config, runDir string, ownHost bool) (program.Desired, e
 	}
 	// A router without a battery wakes up in 1970: step the clock at the start, later only slew it.
 	line("makestep 1.0 3")
-	line("leapsectz right/UTC")
 	line("driftfile %s", filepath.Join(dir, "var", "drift"))
 	line("pidfile %s", filepath.Join(dir, "pid"))
 	line("bindcmdaddress %s", filepath.Join(dir, "var", "chronyd.sock"))

@@ -73,15 +73,11 @@ func Render(cfg *config.Config, runDir, configFile string) (Desired, error) {
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Made by minne from minne.yaml; changes here are lost.")
 	line("Port %d", port)
-	var addresses []string
 	for _, name := range s.Interfaces {
 		for _, a := range cfg.Interfaces[name].Addresses {
-			address := a.Addr().String()
-			if a.Addr().Is6() && a.Addr().IsLinkLocalUnicast() {
-				address += "%" + name
+			if !a.Addr().IsLinkLocalUnicast() { // which sshd wants to find now, or it does not start
+				line("ListenAddress %s", a.Addr())
 			}
-			addresses = append(addresses, address)
-			line("ListenAddress %s", address)
 		}
 	}
 	line("HostKey %s", filepath.Join(d.KeyDir, hostKey))

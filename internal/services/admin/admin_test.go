@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admin
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"minne/internal/config"
+)
+
+const hash = "$6$abcdefgh$bp46WUxDu2cphMRE0PvVJlqas2imuSq186YS793XKfmqn9XUEL17HECskUTZInaNigNndLLYc7A6yWBmFEFn3/"
+
+func desired(t *testing.T) Desired {
+	t.Helper()
+	secrets, err := config.ParseSecrets("secrets.yaml", []byte(`admin-password: "`+hash+`"`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Render(&config.Config{System: config.System{Admin: config.Admin{Password: "admin-password"}}}, secrets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// Only the hash of admin changes, once, and it is printed nowhere.
+func TestPassword(t *testing.T) {
+	const before, after = "root:*:19000:0:99999:7:::\nadmin:%s:19000:0:99999:7:::\nadministrator:!:19000::::::\n", 0o640
+	var log bytes.Buffer
+	p := New(true, slog.New(slog.NewTextHandler(&log, nil)))
+	p.file = filepath.Join(t.TempDir(), "shadow")
+	if err := os.WriteFile(p.file, fmt.Appendf(nil, before, "*"), after); err != nil {
+		t.Fatal(err)
+	}
+	d := desired(t)
+	changes, err := p.Plan(t.Context(), d)
+	if err != nil || len(changes) != 1 || strings.Contains(fmt.Sprint(changes), "$6$") {
+		t.Errorf("%v, %v", changes, err)
+	}
+	if err := p.Apply(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(p.file); err != nil || string(b) != fmt.Sprintf(before, hash) {
+		t.Errorf("%q, %v", b, err)
+	}
+	if st, err := os.Stat(p.file); err != nil || st.Mode().Perm() != after {
+		t.Errorf("%v, %v", st.Mode(), err)
+	}
+	if changes, err := p.Plan(t.Context(), d); err != nil || changes != nil {
+		t.Errorf("again: %v, %v", changes, err)
+	}
+	slog.New(slog.NewTextHandler(&log, nil)).Info("test", "desired", d)
+	if text := log.String() + fmt.Sprintf("%v %+v %#v %s", d, d, d, d); strings.Contains(text, "$6$") {
+		t.Errorf("the hash is printed: %s", text)
+	}
+}
+
+func TestNoAdmin(t *testing.T) {
+	p := New(true, slog.New(slog.DiscardHandler))
+	p.file = filepath.Join(t.TempDir(), "shadow")
+	if err := os.WriteFile(p.file, []byte("root:*:19000:0:99999:7:::\n"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Plan(t.Context(), desired(t)); err == nil || !strings.Contains(err.Error(), "adduser admin") {
+		t.Errorf("%v", err)
+	}
+	beside := New(false, slog.New(slog.DiscardHandler)) // shares its host with others: the users are not its own
+	if changes, err := beside.Plan(t.Context(), desired(t)); changes != nil || err != nil {
+		t.Errorf("%v, %v", changes, err)
+	}
+	if err := p.Apply(t.Context(), Desired{}); err != nil {
+		t.Error(err)
+	}
+}

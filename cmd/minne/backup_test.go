@@ -176,8 +176,8 @@ func TestRestoreFails(t *testing.T) {
 	b.wantAddresses("192.0.2.129/25", "198.51.100.1/24")
 }
 
-// terminal is the operator's side of a pseudo terminal.
-func terminal(t *testing.T) (operator, program *os.File) {
+// ptyPair are both sides of a pseudo terminal.
+func ptyPair(t *testing.T) (operator, program *os.File) {
 	t.Helper()
 	operator, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -235,7 +235,7 @@ func dialogue(t *testing.T, operator *os.File, answers ...string) func() string 
 // onTerminal runs a command of the box that has the terminal as its own.
 func (b *box) onTerminal(answers []string, args ...string) (shown string, code int) {
 	b.t.Helper()
-	operator, program := terminal(b.t)
+	operator, program := ptyPair(b.t)
 	c := b.command(args...)
 	c.Stdin, c.Stdout, c.Stderr = program, program, program
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

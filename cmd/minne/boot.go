@@ -38,7 +38,12 @@ nothing in, drivers. Init runs it once at boot; it is of no use anywhere else.`,
 			if os.Getppid() != 1 {
 				return errors.New("only init runs this, once at boot")
 			}
-			return boot.Run(c.Context(), a.out, a.setupAtBoot)
+			endWatch := watchForHands(os.Stdout) // a file: the one who writes the archive outlives this process
+			defer endWatch()
+			return boot.Run(c.Context(), a.out, func(ctx context.Context, console io.Writer) error {
+				endWatch() // before questions are asked there
+				return a.setupAtBoot(ctx, console)
+			})
 		},
 	}
 	c.AddCommand(&cobra.Command{

@@ -232,8 +232,8 @@ func dialogue(t *testing.T, operator *os.File, answers ...string) func() string 
 	}
 }
 
-// onTerminal runs a command of the box that has the terminal as its own.
-func (b *box) onTerminal(answers []string, args ...string) (shown string, code int) {
+// answering runs a command of the box that has the terminal as its own.
+func (b *box) answering(answers []string, args ...string) (shown string, code int) {
 	b.t.Helper()
 	operator, program := ptyPair(b.t)
 	c := b.command(args...)
@@ -261,18 +261,18 @@ func asExit(err error, to **exec.ExitError) bool {
 func TestRestoreAsks(t *testing.T) {
 	t.Parallel()
 	old, file, _ := backedUp(t)
-	shown, code := old.onTerminal([]string{testPhrase, "another horse battery"}, "backup", filepath.Join(old.root, "second.backup"))
+	shown, code := old.answering([]string{testPhrase, "another horse battery"}, "backup", filepath.Join(old.root, "second.backup"))
 	if code != exitFailed || !strings.Contains(shown, "differ") || strings.Contains(shown, "horse") {
 		t.Errorf("backup: exit code %d\n%s", code, shown)
 	}
-	shown, code = old.onTerminal([]string{testPhrase, testPhrase}, "backup", filepath.Join(old.root, "second.backup"))
+	shown, code = old.answering([]string{testPhrase, testPhrase}, "backup", filepath.Join(old.root, "second.backup"))
 	if code != exitOK || strings.Contains(shown, "horse") {
 		t.Errorf("backup: exit code %d\n%s", code, shown)
 	}
 
 	b := newBox(t)
 	b.start()
-	shown, code = b.onTerminal([]string{testPhrase, "nowhere", "wan", "lan"}, "restore", file, "--confirm", "0")
+	shown, code = b.answering([]string{testPhrase, "nowhere", "wan", "lan"}, "restore", file, "--confirm", "0")
 	if code != exitOK || strings.Contains(shown, "horse") {
 		t.Fatalf("restore: exit code %d\n%s", code, shown)
 	}

@@ -24,7 +24,6 @@ static __always_inline void write_trace(struct packet *p, struct way *w, enum re
 	t->flow = w->connection ? w->connection->number : 0;
 	t->verdict = w->verdict;
 	t->zones = w->zones;
-	t->label = w->label;
 	t->egress = why == REASON_NONE && w->adj ? w->adj->interface : 0;
 	t->port = why == REASON_NONE && w->adj ? w->adj->port : 0;
 }
@@ -75,8 +74,6 @@ static __always_inline int leave(struct packet *p, struct way *w, struct control
 	key = why;
 	captured_went(p, action, why, 0, w->verdict);
 	if (trace_build) {
-		if (searched)
-			w->label = said & (MATCH_LABELS - 1);
 		write_trace(p, w, why);
 	} else {
 		__u64 *count = bpf_map_lookup_elem(&reasons, &key);

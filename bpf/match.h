@@ -546,6 +546,12 @@ WITH_CONTEXT int match_noted(struct xdp_md *ctx)
 		label = MATCH_LABEL(side->flags);
 	else
 		label = match_packet(ctx, m, side);
+	if (trace_build) {
+		struct trace *t = bpf_map_lookup_elem(&trace, &zero);
+
+		if (t)
+			t->label = label;
+	}
 	return label && match_over(label, m->bytes) ? label | MATCH_DROP : label;
 }
 
@@ -565,7 +571,7 @@ static __always_inline void match_note(const struct packet *p, const struct way 
 
 // recognised says whether a packet that would be forwarded here is dropped: it is of a flow that patterns
 // recognised, and more than that may send. leave() asks the same for those that go up.
-static __always_inline enum reason recognised(const struct packet *p, struct way *w)
+static __always_inline enum reason recognised(const struct packet *p, const struct way *w)
 {
 	__u32 said;
 
@@ -573,7 +579,6 @@ static __always_inline enum reason recognised(const struct packet *p, struct way
 		return REASON_NONE;
 	match_note(p, w);
 	said = match_noted(p->ctx);
-	w->label = said & (MATCH_LABELS - 1);
 	return said & MATCH_DROP ? REASON_RECOGNISED : REASON_NONE;
 }
 

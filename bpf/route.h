@@ -21,7 +21,6 @@ struct way {
 	struct connection *connection; // NULL where no state is kept
 	__u32 zones;              // of the tracing build: ingress << 8 | egress
 	__u32 verdict;            // of the classifier, 0 when it was not asked
-	__u32 label;              // that patterns gave the flow, 0 for none
 };
 
 #define HOP_KIND(word) ((word) & 0xff)

@@ -15,11 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"minne/internal/testns"
 )
-
-func TestMain(m *testing.M) { testns.Main(m) }
 
 // build makes a package of a version in a directory of the test and returns its file.
 func build(t *testing.T, version string) string {

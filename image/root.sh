@@ -83,7 +83,7 @@ with_dependencies() {
 
 busybox_links() {
 	chroot "$top" /usr/bin/busybox --list | while read -r tool; do
-		case $tool in busybox | ar | dpkg | dpkg-deb | rpm | rpm2cpio | ftpget | ftpput | telnetd | httpd | tftp | udhcpd) continue ;; esac
+		case $tool in busybox | sh | ar | dpkg | dpkg-deb | rpm | rpm2cpio | ftpget | ftpput | telnetd | httpd | tftp | udhcpd) continue ;; esac
 		for d in bin sbin; do [ ! -e "$root/usr/$d/$tool" ] || continue 2; done
 		ln -s busybox "$root/usr/bin/$tool"
 	done
@@ -92,6 +92,7 @@ busybox_links() {
 		ln -s ../bin/kmod "$root/usr/sbin/$tool"
 	done
 	ln -sf ../bin/busybox "$root/usr/sbin/init"
+	ln -s bash "$root/usr/bin/sh"
 }
 
 certificates() {

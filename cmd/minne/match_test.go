@@ -66,7 +66,7 @@ func TestRecognisedTraffic(t *testing.T) {
 	}
 	b.want(0, "recognised", "show", "drops")
 	b.want(0, "dropped", "show", "match")
-	b.want(0, "removed", "apply", "--dry-run", b.file("plain.yaml", schoolConfig))
+	b.want(0, "labels and their limits end", "apply", "--dry-run", b.file("plain.yaml", schoolConfig))
 }
 
 // says sends a text and waits until all of it has come back.

@@ -57,7 +57,7 @@ func (r *Result) estimate(ctx context.Context, means device.Means, routes []lpm.
 	if err != nil {
 		return fmt.Errorf("estimate: %w", err)
 	}
-	p.Program, p.Rules, p.RuleSet = open, max(0, ruled-open), estimateRules
+	p.Program, p.Rules, p.RuleSet = open.same, max(0, ruled.varied-open.varied), estimateRules
 	for _, route := range routes {
 		if route.Prefix.Addr().Is4() {
 			p.Routes++
@@ -106,7 +106,7 @@ func (p Parts) checks(ctx context.Context, means device.Means, routes []lpm.Rout
 	bare := p
 	bare.Rules = 0
 	resting := p
-	resting.Random = resting.Hot
+	resting.Random = 0
 	return []Check{
 		check(fmt.Sprintf("%s routes, random destinations among them, no rules", grouped(p.Routes)), bare.PerPacket(ports), costs[1].PerPacket),
 		check(fmt.Sprintf("one route, %s rules, random packets", grouped(p.RuleSet)), resting.PerPacket(ports), ruled),
@@ -133,20 +133,30 @@ type xdpContext struct {
 
 const xdpRedirect = 4
 
-// programCost is ns that the fast path's program takes for a packet, without what is around it. It runs
-// the very program that is on the router's port.
-func programCost(ctx context.Context, d *device.Device) (ns float64, err error) {
+// programCosts are ns of the fast path's program for a packet, without what is around it.
+type programCosts struct {
+	same   float64 // of one packet again and again
+	varied float64 // of packets that differ; what laying them does to the program is in it, so only differences count
+}
+
+// programCost runs the very program that is on the router's port.
+func programCost(ctx context.Context, d *device.Device) (costs programCosts, err error) {
 	node := d.Node()
 	_, mac, err := node.Port(device.In)
 	if err != nil {
-		return 0, err
+		return costs, err
 	}
+	vary, err := newVariation(packet.MAC(mac))
+	if err != nil {
+		return costs, err
+	}
+	defer vary.close()
 	for _, words := range [][]string{
 		{"ip", "neigh", "replace", testGateway.String(), "lladdr", mac.String(), "dev", device.Out, "nud", "permanent"},
 		{"ip", "route", "replace", testNetwork.String(), "via", testGateway.String(), "dev", device.Out},
 	} {
 		if _, err := node.Run(ctx, words...); err != nil {
-			return 0, err
+			return costs, err
 		}
 	}
 	err = node.Do(func() error {
@@ -162,10 +172,13 @@ func programCost(ctx context.Context, d *device.Device) (ns float64, err error) 
 			return fmt.Errorf("open the fast path's program: %w", err)
 		}
 		defer program.Close()
-		ns, err = testRun(ctx, program, testFrame(packet.MAC(mac)), uint32(link.Attrs().Index))
+		if costs.same, err = testRun(ctx, program, testFrame(packet.MAC(mac)), uint32(link.Attrs().Index)); err != nil {
+			return err
+		}
+		costs.varied, err = vary.cost(program, uint32(link.Attrs().Index))
 		return err
 	})
-	return ns, err
+	return costs, err
 }
 
 // testFrame is a frame of the least length that the router forwards back to itself.
@@ -181,9 +194,9 @@ const learning = 5 * time.Second
 
 func testRun(ctx context.Context, program *ebpf.Program, frame []byte, ifindex uint32) (float64, error) {
 	run := func(repeats uint32) (uint32, float64, error) {
-		begin := time.Now()
+		begin := threadTime()
 		code, err := program.Run(&ebpf.RunOptions{Data: frame, Repeat: repeats, Context: xdpContext{DataEnd: uint32(len(frame)), IngressIfindex: ifindex}})
-		return code, float64(time.Since(begin).Nanoseconds()) / float64(repeats), err
+		return code, float64(threadTime()-begin) / float64(repeats), err
 	}
 	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		code, _, err := run(1)

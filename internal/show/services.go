@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"minne/internal/router"
@@ -19,7 +18,7 @@ func Services(w io.Writer, v router.ServicesView) error {
 		_, err := fmt.Fprintln(w, "no services are configured")
 		return err
 	}
-	t := table{head: []string{"Service", "State", ">PID", "What"}}
+	t := table{head: []string{"Service", "State", "What", "PID"}}
 	for _, p := range v.Programs {
 		state, pid := "not running", "-"
 		if p.Running {
@@ -34,7 +33,13 @@ func Services(w io.Writer, v router.ServicesView) error {
 				what = []string{leased(o)}
 			}
 		}
-		t.row(p.Object, state, pid, strings.Join(what, "; "))
+		if len(what) == 0 {
+			what = []string{"-"}
+		}
+		t.row(p.Object, state, what[0], pid)
+		for _, more := range what[1:] {
+			t.row("", "", more, "")
+		}
 	}
 	return t.write(w)
 }

@@ -10,6 +10,7 @@
 //	<!-- ports: eth0 eth1 -->    the links the machine has
 //	<!-- no daemon -->           the commands run on a machine that is no router: those of the lab
 //	```yaml minne.yaml           writes the block to that file, which must be a valid configuration
+//	```answers answers.yaml      writes the block to that file, which must be answers that minne setup takes
 //	```parts router.yaml         the same, a sheet of parts for minne bom
 //	```console                   runs each line after "# ", in order, beside a running daemon
 //	```console long              commands that take long: only their flags are checked, by --help
@@ -39,6 +40,7 @@ import (
 
 	"minne/internal/bom"
 	"minne/internal/config"
+	"minne/internal/setup"
 	"minne/internal/testbuild"
 	"minne/internal/testns"
 )
@@ -154,6 +156,12 @@ func run(t *testing.T, g guide, bin string) {
 			}
 			if b.word != "" {
 				write(t, filepath.Join(dir, b.word), b.text)
+			}
+		case "answers":
+			path := filepath.Join(dir, b.word)
+			write(t, path, b.text)
+			if _, err := setup.ReadAnswers(path); err != nil {
+				t.Errorf("%s: example is no file of answers:\n%v", at, err)
 			}
 		case "parts":
 			if _, err := bom.Parse(at, []byte(strings.Join(b.text, "\n")+"\n")); err != nil {

@@ -47,8 +47,8 @@ func (w *Watchdog) Ready() <-chan struct{} { return w.ready }
 // Run feeds the watchdog until ctx ends. It is left armed: whoever stops the daemon
 // wants it to start again, or the machine to go down, and neither may hang.
 func (w *Watchdog) Run(ctx context.Context) error {
-	defer close(w.ready)
 	f, timeout, err := openWatchdog(watchdogTimeout)
+	close(w.ready)
 	if errors.Is(err, fs.ErrNotExist) {
 		w.log.Info("this machine has no watchdog")
 		return nil

@@ -61,7 +61,7 @@ func TestRouter(t *testing.T) {
 	if out := m.Run("nft list table inet minne-boot"); strings.Count(out, "policy drop") != 2 {
 		t.Errorf("before the first configuration the filter is:\n%s", out)
 	}
-	if out := m.Run("cat /proc/sys/net/ipv4/ip_forward; ip -br link"); !strings.HasPrefix(out, "0\n") {
+	if out := m.Run("cat /proc/sys/net/ipv4/ip_forward; ip -br link show"); !strings.HasPrefix(out, "0\n") {
 		t.Errorf("forwards before the first configuration: %s", out)
 	}
 	configure(m, plain)

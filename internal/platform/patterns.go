@@ -4,7 +4,9 @@ package platform
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"minne/internal/algo/automaton"
@@ -50,7 +52,16 @@ func (b *builder) patternWorkloads(patterns []automaton.Pattern, payload [][]byt
 		}
 		b.step("compile %s into a %s", holds, c.algorithm)
 		begin := time.Now()
-		a, err := automaton.Compile(c.patterns, automaton.Options{Hybrid: c.algorithm == HybridFA})
+		options := automaton.Options{Hybrid: c.algorithm == HybridFA}
+		a, err := automaton.Compile(c.patterns, options)
+		var large *automaton.ErrTooLarge
+		if errors.As(err, &large) && len(large.Patterns) < len(c.patterns) {
+			b.note("%s: left out %s: %v", c.algorithm, counted(len(large.Patterns), c.what), err)
+			c.patterns = without(c.patterns, large.Patterns)
+			holds = counted(len(c.patterns), c.what)
+			begin = time.Now()
+			a, err = automaton.Compile(c.patterns, options)
+		}
 		if err != nil {
 			b.missing(c.algorithm, holds, err)
 			continue
@@ -77,4 +88,15 @@ func (b *builder) patternWorkloads(patterns []automaton.Pattern, payload [][]byt
 		}
 	}
 	return nil
+}
+
+// without leaves out the patterns with these numbers.
+func without(patterns []automaton.Pattern, numbers []int) []automaton.Pattern {
+	var kept []automaton.Pattern
+	for i, p := range patterns {
+		if !slices.Contains(numbers, i) {
+			kept = append(kept, p)
+		}
+	}
+	return kept
 }

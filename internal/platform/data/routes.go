@@ -30,6 +30,8 @@ type shape struct {
 	near          float64 // share of the other ones that begin near a prefix of the same length
 	apart         float64 // share of networks as large as blocks, or larger, that lie elsewhere
 	crowding      float64 // how unevenly blocks are used: 1 is evenly
+	// nested are the shares of the prefixes of a length that lie within another one; of other lengths they are not looked at.
+	nested map[int]float64
 }
 
 // shapes are those of the table that internal/fulltable reads.
@@ -37,7 +39,8 @@ var shapes = map[lpm.Family]shape{
 	lpm.IPv4: {
 		lengths: map[int]int{8: 16, 9: 13, 10: 38, 11: 103, 12: 299, 13: 581, 14: 1203, 15: 2100, 16: 13490, 17: 8235, 18: 13798,
 			19: 24870, 20: 42611, 21: 50750, 22: 108623, 23: 96510, 24: 537698, 25: 20, 26: 3, 27: 11, 28: 18, 29: 17, 30: 3, 31: 3, 32: 886},
-		full: FullIPv4, block: 16, blocks: 35192, adjacent: 0.54, apart: 1.0, near: 0.93, crowding: 1.4,
+		nested: map[int]float64{17: .456, 18: .498, 19: .395, 20: .545, 21: .546, 22: .453, 23: .570, 24: .514},
+		full:   FullIPv4, block: 16, blocks: 35192, adjacent: 0.42, apart: 1.0, near: 0.955, crowding: 1.5,
 	},
 	lpm.IPv6: {
 		lengths: map[int]int{20: 16, 24: 30, 28: 193, 29: 4371, 30: 650, 31: 284, 32: 22548, 33: 2926, 34: 2603, 35: 1043, 36: 5996,
@@ -68,7 +71,8 @@ func Routes(f lpm.Family, n int, seed uint64) ([]lpm.Route, error) {
 	for range max(1, s.blocks*n/s.full) {
 		g.crowded = append(g.crowded, g.newBlock())
 	}
-	for _, bits := range s.order() {
+	g.lengthsInOrder = s.order()
+	for _, bits := range g.lengthsInOrder {
 		g.length(bits, int(float64(s.lengths[bits])*float64(n)/float64(s.full)))
 	}
 	g.length(s.commonest(), n-len(g.all))
@@ -115,8 +119,10 @@ type generator struct {
 	family  lpm.Family
 	rng     *rand.Rand
 	crowded []lpm.Key // the blocks
-	all     []network
-	seen    map[network]bool
+
+	lengthsInOrder []int
+	all            []network
+	seen           map[network]bool
 }
 
 // newBlock is a network of unicast addresses.
@@ -138,8 +144,13 @@ func (g *generator) newBlock() lpm.Key {
 func (g *generator) length(bits, n int) {
 	var last network
 	made := 0
+	share, chosen := g.nested[bits]
+	within, inside := false, 0
 	for tries := 0; made < n && tries < 50*n+1000; tries++ {
 		p := network{g.somewhere(bits), bits}
+		if last.bits != bits { // a run begins
+			within = float64(inside) < share*float64(made+1)
+		}
 		switch first := len(g.all) - made; {
 		case bits <= g.block:
 		case last.bits == bits && g.rng.Float64() < g.adjacent:
@@ -147,14 +158,35 @@ func (g *generator) length(bits, n int) {
 		case made > 0 && g.rng.Float64() < g.near:
 			p = g.all[first+g.rng.IntN(made)].shifted(1 + g.rng.IntN(nearby))
 		}
-		if last = p; g.seen[p] || !g.unicast(p) {
+		last = p
+		covered := chosen && g.covered(p)
+		if g.seen[p] || !g.unicast(p) || chosen && covered != within && g.rng.Float64() < insist {
 			last = network{}
 			continue
+		}
+		if covered {
+			inside++
 		}
 		g.seen[p] = true
 		g.all = append(g.all, p)
 		made++
 	}
+}
+
+// insist is how often a prefix is given up because it lies within another one, or doesn't, and shouldn't.
+const insist = 0.97
+
+// covered tells whether a prefix lies within one of those made before, which are the shorter ones.
+func (g *generator) covered(p network) bool {
+	for _, bits := range g.lengthsInOrder {
+		if bits >= p.bits {
+			return false
+		}
+		if g.seen[network{masked(p.Key, bits), bits}] {
+			return true
+		}
+	}
+	return false
 }
 
 // somewhere is the address of a prefix of a length within a block; some blocks have much more than others.

@@ -3,6 +3,7 @@
 package data
 
 import (
+	"math"
 	"net/netip"
 	"slices"
 	"testing"
@@ -20,10 +21,11 @@ func TestShapeOfRoutes(t *testing.T) {
 		lengths        float64 // share of the commonest length
 		nested, beside float64
 		nodes          int
-		near           float64 // share by which figures may differ
+		depths         [4]float64 // shares that lie within none, one, two and three others
+		near           float64    // by how much these may differ
 	}{
-		{lpm.IPv4, FullIPv4, 24, 0.596, 0.507, 0.544, 121_346, 0.25},
-		{lpm.IPv6, FullIPv6, 48, 0.471, 0.569, 0.503, 86_164, 0.25},
+		{lpm.IPv4, FullIPv4, 24, 0.596, 0.507, 0.544, 121_346, [4]float64{0.493, 0.359, 0.108, 0.029}, 0.05},
+		{lpm.IPv6, FullIPv6, 48, 0.471, 0.569, 0.503, 86_164, [4]float64{0.431, 0.377, 0.151, 0.034}, 0.1},
 	} {
 		routes, err := Routes(c.family, c.n, 1)
 		if err != nil {
@@ -34,6 +36,7 @@ func TestShapeOfRoutes(t *testing.T) {
 		}
 		var around []netip.Prefix
 		commonest, nested, beside := 0, 0, 0
+		var depths [4]int
 		seen := map[netip.Prefix]bool{}
 		for i, r := range routes {
 			if seen[r.Prefix] || r.Prefix != r.Prefix.Masked() || r.NextHop < 1 || r.NextHop > NextHops {
@@ -46,12 +49,22 @@ func TestShapeOfRoutes(t *testing.T) {
 			if len(around) > 0 {
 				nested++
 			}
+			if len(around) < len(depths) {
+				depths[len(around)]++
+			}
 			around = append(around, r.Prefix)
 			if r.Prefix.Bits() == c.commonest {
 				commonest++
 			}
 			if i > 0 && routes[i-1].Prefix.Bits() == r.Prefix.Bits() && (network{lpm.KeyOf(routes[i-1].Prefix.Addr()), r.Prefix.Bits()}).shifted(1).Key == lpm.KeyOf(r.Prefix.Addr()) {
 				beside++
+			}
+		}
+		for depth, n := range depths {
+			share := float64(n) / float64(len(routes))
+			t.Logf("IPv%d: share within %d others: %.3f, the real table has %.3f", c.family, depth, share, c.depths[depth])
+			if math.Abs(share-c.depths[depth]) > c.near {
+				t.Errorf("IPv%d: share within %d others: %.3f, the real table has %.3f", c.family, depth, share, c.depths[depth])
 			}
 		}
 		m, err := lpm.TreeBitmap(c.family, routes)
@@ -65,7 +78,7 @@ func TestShapeOfRoutes(t *testing.T) {
 			near      float64 // share by which they may differ
 		}{
 			{"share of the commonest length", float64(commonest) / float64(len(routes)), c.lengths, 0.01},
-			{"share within another", float64(nested) / float64(len(routes)), c.nested, 0.4},
+			{"share within another", float64(nested) / float64(len(routes)), c.nested, 0.05},
 			{"share beside another", float64(beside) / float64(len(routes)), c.beside, 0.25},
 			{"nodes of a tree bitmap", float64(s.Nodes + s.Ends), float64(c.nodes), 0.25},
 		} {

@@ -91,7 +91,7 @@ test-image: build/minne.img
 	$(GO) test -count=1 -v -timeout 60m -tags image ./test/image $(ARGS)
 
 test-deb: generate
-	$(GO) test -count=1 -v -timeout 20m -tags debian_roots ./test/deb $(ARGS)
+	$(GO) test -count=1 -v -timeout 40m -tags debian_roots ./test/deb $(ARGS)
 
 # Other processors under QEMU: see docs/design/emulation.md. Half an hour and more.
 test-arch: generate

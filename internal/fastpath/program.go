@@ -61,6 +61,9 @@ func load(s shape, counters map[string]*ebpf.Map) (*program, error) {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, fmt.Errorf("lifting the limit of locked memory: %w", err)
 	}
+	if err := s.room(); err != nil {
+		return nil, err
+	}
 	spec, err := s.spec()
 	if err != nil {
 		return nil, err

@@ -72,6 +72,7 @@ func Started(ctx context.Context, revision int, missing []string) error {
 	case shut:
 		return help(ctx, "the firewall of revision "+fmt.Sprint(revision)+" could not be put in place: "+strings.Join(missing, "; "))
 	case len(missing) > 0:
+		InPlace(revision) // as far as it can be
 		Say("revision %d is in use, but this is missing of it:\n%s", revision, strings.Join(missing, "\n"))
 	}
 	return nil
@@ -82,8 +83,8 @@ func filterStands() (bool, error) {
 	return there, err
 }
 
-// InPlace is told by the daemon each time a configuration is fully in place. The
-// first time, it says how long that took.
+// InPlace is told by the daemon each time a configuration is in place. The first
+// time, it says how long that took.
 func InPlace(revision int) {
 	if !OnImage() || !forwards() {
 		return

@@ -19,7 +19,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/instance"
 	"minne/internal/nft"
+	"minne/internal/services/ssh"
 )
 
 // A router that its configuration leaves without rules keeps the filter of the boot:
@@ -106,13 +108,19 @@ func openPort(ctx context.Context, port string) (password string, err error) {
 }
 
 func startSSH(ctx context.Context) error {
-	key := "/var/lib/minne/ssh/ssh_host_ed25519_key"
-	if !exists(key) {
-		key = filepath.Join(helpDir, "key")
-		if out, err := exec.CommandContext(ctx, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key).CombinedOutput(); err != nil && !exists(key) {
-			return fmt.Errorf("ssh-keygen: %w: %s", err, out)
+	inst, err := instance.New(instance.Default)
+	if err != nil {
+		return err
+	}
+	// The router's own key, unless the medium can't be written and never had one.
+	keys := ssh.KeyDir(inst.Config)
+	if ssh.EnsureHostKey(ctx, keys) != nil {
+		keys = helpDir
+		if err := ssh.EnsureHostKey(ctx, keys); err != nil {
+			return err
 		}
 	}
+	key := filepath.Join(keys, ssh.HostKey)
 	file := filepath.Join(helpDir, "sshd_config")
 	if err := os.WriteFile(file, fmt.Appendf(nil, sshdConfig, key, helpPIDFile), 0o600); err != nil {
 		return err

@@ -32,7 +32,7 @@ const Name = "sshd"
 
 const (
 	binary  = "/usr/sbin/sshd" // sshd wants to know where it is
-	hostKey = "ssh_host_ed25519_key"
+	HostKey = "ssh_host_ed25519_key"
 	// separation is where sshd's unprivileged half is shut in; compiled into it.
 	separation = "/run/sshd"
 )
@@ -80,7 +80,7 @@ func Render(cfg *config.Config, runDir, configFile string) (Desired, error) {
 			}
 		}
 	}
-	line("HostKey %s", filepath.Join(d.KeyDir, hostKey))
+	line("HostKey %s", filepath.Join(d.KeyDir, HostKey))
 	line("PidFile %s", filepath.Join(dir, "pid"))
 	line("AllowUsers %s", User)
 	// On the router's image admin has user id 0, which sshd takes for root; the user root is in no list.
@@ -164,7 +164,7 @@ func (s *Service) Stop(ctx context.Context) error { return s.Program.Stop(ctx) }
 // EnsureHostKey makes the key by which clients know the router, unless there is one. The last thing
 // to appear is the key's own file, so that a power cut leaves either none or a whole pair.
 func EnsureHostKey(ctx context.Context, dir string) (err error) {
-	if _, err := os.Stat(filepath.Join(dir, hostKey)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, HostKey)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	done, err := medium.Writable(dir)
@@ -180,7 +180,7 @@ func EnsureHostKey(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	defer os.RemoveAll(scratch)
-	made := filepath.Join(scratch, hostKey)
+	made := filepath.Join(scratch, HostKey)
 	out, err := exec.CommandContext(ctx, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "minne", "-f", made).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("ssh-keygen: %w: %s", err, strings.TrimSpace(string(out)))
@@ -189,7 +189,7 @@ func EnsureHostKey(ctx context.Context, dir string) (err error) {
 		if err := syncFile(made + suffix); err != nil {
 			return err
 		}
-		if err := os.Rename(made+suffix, filepath.Join(dir, hostKey+suffix)); err != nil {
+		if err := os.Rename(made+suffix, filepath.Join(dir, HostKey+suffix)); err != nil {
 			return err
 		}
 	}
@@ -207,7 +207,7 @@ func syncFile(path string) error {
 
 // Fingerprint is how a host key is told to people who compare it, "" when there is none.
 func Fingerprint(ctx context.Context, dir string) string {
-	out, err := exec.CommandContext(ctx, "ssh-keygen", "-l", "-f", filepath.Join(dir, hostKey+".pub")).Output()
+	out, err := exec.CommandContext(ctx, "ssh-keygen", "-l", "-f", filepath.Join(dir, HostKey+".pub")).Output()
 	if err != nil {
 		return ""
 	}

@@ -53,7 +53,7 @@ func TestHostKey(t *testing.T) {
 		if err := EnsureHostKey(t.Context(), dir); err != nil {
 			t.Fatal(err)
 		}
-		b, err := os.ReadFile(filepath.Join(dir, hostKey))
+		b, err := os.ReadFile(filepath.Join(dir, HostKey))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestHostKey(t *testing.T) {
 	if keys[0] != keys[1] {
 		t.Error("the key was made anew")
 	}
-	st, err := os.Stat(filepath.Join(dir, hostKey))
+	st, err := os.Stat(filepath.Join(dir, HostKey))
 	if err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", st.Mode(), err)
 	}

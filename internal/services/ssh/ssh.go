@@ -31,8 +31,8 @@ import (
 const Name = "sshd"
 
 const (
-	binary  = "/usr/sbin/sshd" // sshd wants to know where it is
-	HostKey = "ssh_host_ed25519_key"
+	binary  = "/usr/sbin/sshd"       // sshd wants to know where it is
+	HostKey = "ssh_host_ed25519_key" // name of the host key in KeyDir
 	// separation is where sshd's unprivileged half is shut in; compiled into it.
 	separation = "/run/sshd"
 )

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -143,10 +144,16 @@ func TestSetupOnTheConsole(t *testing.T) {
 	if code, shown := term.end(); code == 0 || !strings.Contains(shown, "nothing was changed") {
 		t.Errorf("Ctrl-C: exit code %d\n%s", code, shown)
 	}
+	for _, port := range []string{"lan", "wan"} {
+		if link, err := b.links.LinkByName(port); err != nil || link.Attrs().Flags&net.FlagUp != 0 {
+			t.Errorf("%s stayed up after Ctrl-C: %v", port, err)
+		}
+	}
 	if s := b.status(); s.Running != 0 || len(b.files()) != 0 {
 		t.Errorf("after Ctrl-C: revision %d, files %q", s.Running, b.files())
 	}
 
+	late := b.onTerminal("setup", "--netns", b.netns) // two consoles ask at once
 	term = b.onTerminal("setup", "--netns", b.netns)
 	term.answer("1. Which port", "\n") // the one behind which a DHCP server is
 	term.answer("2. How", "\n")
@@ -191,7 +198,13 @@ func TestSetupOnTheConsole(t *testing.T) {
 		t.Errorf("the hash is not of the password that was shown: %v", err)
 	}
 
-	// Once is enough.
+	// Once is enough, for the other console too.
+	for _, question := range []string{"1. Which port", "2. How", "3. Address", "4. Name", "5. Login"} {
+		late.answer(question, "\n")
+	}
+	if code, shown := late.end(); code != 1 || !strings.Contains(shown, "has a configuration already") || shownPassword.MatchString(shown) {
+		t.Errorf("the other console: exit code %d\n%s", code, shown)
+	}
 	b.want(1, "has a configuration already", "setup", "--netns", b.netns)
 	b.want(0, "", "setup", "--netns", b.netns, "--if-needed")
 	b.wantWhole(1)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -38,40 +39,46 @@ const (
 )
 
 // FindPorts returns the machine's Ethernet ports: hardware, and in a container the ends of veth
-// pairs. They are put up, or a cable could not be seen. With probe, each that has a cable is asked
-// for a DHCP server.
-func FindPorts(ctx context.Context, probe bool) ([]Port, error) {
+// pairs. They are put up, or a cable could not be seen; lower puts those down again that were. With
+// probe, each that has a cable is asked for a DHCP server.
+func FindPorts(ctx context.Context, probe bool) (ports []Port, lower func(), err error) {
+	var raised []netlink.Link
+	lower = func() {
+		for _, link := range raised {
+			_ = netlink.LinkSetDown(link) // one that is gone is down
+		}
+	}
 	k := kernel.New(slog.New(slog.DiscardHandler))
-	ports, err := readPorts(ctx, k)
-	if err != nil {
-		return nil, err
+	if ports, err = readPorts(ctx, k); err != nil {
+		return nil, lower, err
 	}
 	for _, p := range ports {
 		link, err := netlink.LinkByName(p.Name)
-		if err == nil {
+		if err == nil && link.Attrs().Flags&net.FlagUp == 0 {
+			raised = append(raised, link)
 			err = netlink.LinkSetUp(link)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("port %s: put up: %w", p.Name, err)
+			return nil, lower, fmt.Errorf("port %s: put up: %w", p.Name, err)
 		}
 	}
 	for until := time.Now().Add(carrierWait); ; {
 		if ports, err = readPorts(ctx, k); err != nil {
-			return nil, err
+			return nil, lower, err
 		}
 		if !slices.ContainsFunc(ports, func(p Port) bool { return !p.Cable }) || time.Now().After(until) {
 			break
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, lower, ctx.Err()
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
 	if probe {
 		probeAll(ctx, ports)
 	}
-	return ports, nil
+	return ports, lower, nil
 }
 
 func readPorts(ctx context.Context, k *kernel.Kernel) (ports []Port, err error) {

@@ -99,7 +99,7 @@ func Needed(inst instance.Instance) bool {
 }
 
 // Run sets the router up.
-func Run(ctx context.Context, o Options) error {
+func Run(ctx context.Context, o Options) (err error) {
 	if !o.Force && !Needed(o.Instance) {
 		return ErrConfigured
 	}
@@ -112,7 +112,6 @@ func Run(ctx context.Context, o Options) error {
 		}
 	}
 	var answers Answers
-	var err error
 	if o.Answers != "" {
 		if answers, err = ReadAnswers(o.Answers); err != nil {
 			return err
@@ -124,7 +123,12 @@ func Run(ctx context.Context, o Options) error {
 	if o.Answers == "" {
 		fmt.Fprintln(o.Out, "Minne looks at the ports …")
 	}
-	ports, err := FindPorts(ctx, o.Probe)
+	ports, lower, err := FindPorts(ctx, o.Probe)
+	defer func() {
+		if err != nil && Needed(o.Instance) { // else the ports are those of a router that runs
+			lower()
+		}
+	}()
 	if err != nil {
 		return err
 	}
@@ -187,6 +191,9 @@ func (o Options) takeConfig(ctx context.Context, file string) error {
 // commit checks a configuration and its secrets, and puts both in place: all of it or nothing. running
 // says whether a daemon has done so, or will when it starts.
 func (o Options) commit(ctx context.Context, text, secrets, comment string) (running bool, err error) {
+	if !o.Force && !Needed(o.Instance) { // another console was faster
+		return false, ErrConfigured
+	}
 	cfg, err := config.Parse(ConfigFile, []byte(text))
 	if err != nil {
 		return false, err

@@ -11,7 +11,7 @@ ARGS     ?=
 export CGO_ENABLED = 0
 export BPF_CLANG BPF_STRIP
 
-bpf_sources := $(wildcard bpf/*.c bpf/*.h bpf/algo/*.h)
+bpf_sources := $(wildcard bpf/*.c bpf/*.h bpf/algo/*.h bpf/include/asm/*.h)
 generators  := $(shell grep -rl --include=*.go '^//go:generate go tool bpf2go' internal cmd 2>/dev/null)
 # Architectures that a release is built for; `make cross` proves that they compile.
 platforms   := amd64 arm64 arm mips mipsle ppc64le riscv64

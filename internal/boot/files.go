@@ -80,7 +80,7 @@ func fileSystems(context.Context, *Report) error {
 	for _, d := range directories[2:] {
 		failed = append(failed, os.MkdirAll(d.path, d.mode), os.Chmod(d.path, d.mode), os.Chown(d.path, d.uid, d.gid))
 	}
-	failed = append(failed, os.Symlink("/run", "/var/run"), writableEtc())
+	failed = append(failed, os.Symlink("/run", "/var/run"), writableEtc(), unix.Sethostname([]byte("minne")))
 	return errors.Join(failed...)
 }
 

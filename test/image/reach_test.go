@@ -23,9 +23,8 @@ interfaces:
   wan: {match: {mac: "52:54:00:00:00:01"}, addresses: [198.51.100.2/24], zone: wan}
   lan: {match: {mac: "52:54:00:00:00:02"}, addresses: [192.0.2.1/24], zone: lan}
 firewall:
-  default: drop
-  rules:
-    - {from: lan, to: wan, action: accept}
+  policies:
+    - {from: lan, to: wan, default: permit}
 services:
   ssh: {interfaces: [lan]}
   dns: {interfaces: [lan], upstream: [198.51.100.1]}

@@ -25,9 +25,9 @@ interfaces:
   wan: {match: {mac: "52:54:00:00:00:01"}, addresses: [198.51.100.2/24, 2001:db8:1::2/64], zone: wan}
   lan: {match: {mac: "52:54:00:00:00:02"}, addresses: [192.0.2.1/24, 2001:db8:2::1/64], zone: lan}
 firewall:
-  default: drop
-  rules:
-    - {from: [wan, lan], to: [lan, wan], action: accept}
+  policies:
+    - {from: wan, to: lan, default: permit}
+    - {from: lan, to: wan, default: permit}
 `
 
 // shell gets a shell on the console of a machine without configuration.

@@ -120,8 +120,9 @@ func newStopCommand(a *app) *cobra.Command {
 		Long: `Stop the daemon. The kernel, the fast path and the routing daemons go on
 forwarding without it.
 
-With --all they stop too: forwarding is switched off, the fast path is removed
-and the routing daemons end. Addresses and static routes stay, so that a login
+With --all they stop too: forwarding is switched off, the fast path is removed,
+the routing daemons and the services (DHCP, DNS, NTP, SSH) end; logins that are open
+stay. Addresses, leased ones too, and static routes stay, so that a login
 over the network survives. This also works when the daemon is dead.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -233,6 +233,8 @@ func TestHomeRouter(t *testing.T) {
 		return strings.Contains(b.minne("show", "ip", "route").out, "0.0.0.0/0 [210/")
 	})
 
+	b.want(0, "198.51.100.1", "explain", "--in", "lan", "--src", "192.168.77.50", "--dst", "203.0.113.9", "--proto", "tcp", "--dport", "443")
+
 	// A computer comes home: its own DHCP client puts down what it is told.
 	home.write("event", `#!/bin/sh
 [ "$1" = bound ] || exit 0

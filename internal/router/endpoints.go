@@ -84,7 +84,7 @@ func (d *Daemon) answerStatus(*http.Request, api.Empty) (api.Status, error) {
 		Version:  d.version,
 		PID:      os.Getpid(),
 		Started:  d.started,
-		Degraded: state.Degraded,
+		Degraded: append(state.Degraded, d.parts.services.down()...),
 		Tasks:    d.taskStatus(),
 
 		KernelWrites:    d.parts.kernel.Writes() + d.parts.firewall.Writes(),

@@ -123,6 +123,27 @@ func (s *services) stop(ctx context.Context) error {
 	return errors.Join(s.clients.Stop(ctx), s.dnsmasq.Stop(ctx), s.ntp.Stop(ctx), s.ssh.Stop(ctx))
 }
 
+// down says which services should run and don't, and which leases can't be used.
+func (s *services) down() (list []string) {
+	v := s.view()
+	for _, p := range v.Programs {
+		if p.Running {
+			continue
+		}
+		reason := "it has ended and is started again"
+		if p.Error != "" {
+			reason = p.Error
+		}
+		list = append(list, p.Object+": "+reason)
+	}
+	for _, o := range v.Leased {
+		if o.Refused != "" {
+			list = append(list, "DHCP lease on "+o.Interface+": "+o.Refused)
+		}
+	}
+	return list
+}
+
 // ServicesView answers show services.
 type ServicesView struct {
 	Programs []program.State       `json:"programs"`         // those that the configuration asks for
@@ -130,7 +151,10 @@ type ServicesView struct {
 }
 
 func viewServices(_ context.Context, d *Daemon, _ url.Values) (any, error) {
-	s := d.parts.services
+	return d.parts.services.view(), nil
+}
+
+func (s *services) view() ServicesView {
 	v := ServicesView{Programs: []program.State{}, Leased: s.clients.Observe()}
 	for _, o := range v.Leased {
 		v.Programs = append(v.Programs, o.Client)
@@ -140,7 +164,7 @@ func viewServices(_ context.Context, d *Daemon, _ url.Values) (any, error) {
 			v.Programs = append(v.Programs, state)
 		}
 	}
-	return v, nil
+	return v
 }
 
 // DHCPView answers show dhcp.

@@ -35,7 +35,7 @@ func (b *bench) mixture(others ...string) (stop func() (sent, lost, through int)
 		sent, arrived, lost, through := 0, 0, 0, 0
 		collect := func() { // never more on their way than a veth's ring holds
 			for sent-lost > arrived {
-				f := wireB.next(500*time.Millisecond, addressed(macB))
+				f := wireB.next(5*time.Second, addressed(macB))
 				if f == nil {
 					lost = sent - arrived
 					return

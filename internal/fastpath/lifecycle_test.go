@@ -82,7 +82,7 @@ func (b *bench) stream() (stop func() (sent, lost int)) {
 		// Never more than 32 packets are on their way: a veth's ring has 256 places.
 		collect := func() {
 			for sent-lost > len(got) {
-				f := wireB.next(500*time.Millisecond, addressed(macB))
+				f := wireB.next(5*time.Second, addressed(macB))
 				if f == nil {
 					lost = sent - len(got)
 					return

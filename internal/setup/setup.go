@@ -208,32 +208,41 @@ func (o Options) commit(ctx context.Context, text, secrets, comment string) (run
 	if err != nil {
 		return false, err
 	}
-	done, err := medium.Writable(o.Instance.Config)
-	if err != nil {
-		return false, err
-	}
-	defer func() { err = errors.Join(err, done()) }()
-	if err := os.MkdirAll(filepath.Dir(o.Instance.Config), 0o755); err != nil {
-		return false, err
-	}
-	if cfg.Services.SSH != nil {
-		if err := ssh.EnsureHostKey(ctx, ssh.KeyDir(o.Instance.Config)); err != nil {
-			return false, err
-		}
-	}
 	before, readErr := os.ReadFile(o.Instance.Secrets)
 	if readErr != nil && !errors.Is(readErr, fs.ErrNotExist) {
 		return false, readErr
 	}
-	if secrets != "" {
-		if err := replace(o.Instance.Secrets, secrets, 0o600); err != nil {
-			return false, err
+	if err := o.write(func() error {
+		if cfg.Services.SSH != nil {
+			if err := ssh.EnsureHostKey(ctx, ssh.KeyDir(o.Instance.Config)); err != nil {
+				return err
+			}
 		}
+		if secrets == "" {
+			return nil
+		}
+		return replace(o.Instance.Secrets, secrets, 0o600)
+	}); err != nil {
+		return false, err
 	}
 	if running, err = o.apply(ctx, text, comment); err != nil {
-		return false, errors.Join(err, o.putBack(secrets, before, readErr == nil))
+		return false, errors.Join(err, o.write(func() error { return o.putBack(secrets, before, readErr == nil) }))
 	}
-	return running, replace(o.Instance.Config, text, 0o644)
+	return running, o.write(func() error { return replace(o.Instance.Config, text, 0o644) })
+}
+
+// write lets f write beside the configuration. The medium is not held while the daemon is asked: it
+// writes there too, and waits for others that do.
+func (o Options) write(f func() error) error {
+	done, err := medium.Writable(o.Instance.Config)
+	if err != nil {
+		return err
+	}
+	err = os.MkdirAll(filepath.Dir(o.Instance.Config), 0o755)
+	if err == nil {
+		err = f()
+	}
+	return errors.Join(err, done())
 }
 
 // putBack restores the secrets after a commit that failed.

@@ -36,11 +36,11 @@ type stream struct {
 	wake chan struct{} // one token when the backlog is not empty
 }
 
-// recvMessage is struct mmsghdr of recvmmsg(2).
+// recvMessage is struct mmsghdr of recvmmsg(2). It ends as C's does, by the alignment of its header: an empty array
+// for the padding would make it longer on 32-bit machines.
 type recvMessage struct {
 	header unix.Msghdr
 	length uint32
-	_      [unsafe.Sizeof(uintptr(0)) - 4]byte
 }
 
 const (

@@ -140,6 +140,23 @@ func (n *neighbour) resolve(server, name string) (found string) {
 	return found
 }
 
+// time says whether an NTP server answers a client (RFC 5905: version 4, mode 3; the answer is mode 4).
+func (n *neighbour) time(server string) bool {
+	conn, err := n.dial("udp", server+":123")
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	packet := make([]byte, 48)
+	packet[0] = 4<<3 | 3
+	if _, err := conn.Write(packet); err != nil {
+		return false
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+	size, err := conn.Read(packet)
+	return err == nil && size == 48 && packet[0]&7 == 4
+}
+
 // provider is a network with a DHCP server and a DNS server that knows one name.
 func (b *box) provider(network string, leaseTime string) *neighbour {
 	b.t.Helper()
@@ -256,6 +273,7 @@ echo "$ip $router $dns $ntpsrv $domain" >told
 			t.Errorf("%s is %s, want %s", name, got, want)
 		}
 	}
+	eventually(t, "the time", func() bool { return home.time("192.168.77.1") })
 	home.run("ping -c 1 -W 5 198.51.100.1")
 	eventually(t, "an address by router advertisement", func() bool {
 		return strings.Contains(home.run("ip -6 addr show dev eth0"), "2001:db8:77:")

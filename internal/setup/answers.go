@@ -78,7 +78,7 @@ func checkWANAddress(text string) error {
 		return nil
 	}
 	if strings.HasPrefix(strings.ToLower(text), "ppp") {
-		return errors.New("PPPoE is not there yet: choose dhcp or a fixed address, with the modem as router in front")
+		return errors.New("PPPoE is not there yet: put a modem that routes in front, and take dhcp")
 	}
 	p, err := netip.ParsePrefix(text)
 	if err != nil || !p.Addr().Is4() || p.Bits() == 0 || p.Masked().Addr() == p.Addr() && p.Bits() < 31 {

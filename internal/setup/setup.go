@@ -322,7 +322,7 @@ func (o Options) report(ctx context.Context, a Answers, ports []Port, password s
 	if password != "" {
 		fmt.Fprintf(&b, "\n  user admin, password  %s\n  Write it down: it is shown this once and kept nowhere.\n", password)
 	}
-	b.WriteString("\nTo look: minne status, minne show dhcp. To change: edit minne.yaml, minne apply --confirm 5m\n")
+	b.WriteString("\nTo look:   minne status, minne show dhcp\nTo change: edit minne.yaml, then minne apply --confirm 5m\n")
 	_, err := io.WriteString(o.Out, b.String())
 	return err
 }

@@ -4,7 +4,7 @@
 #
 # Nothing is installed and nothing mounted. Debian's packages are unpacked into a directory; the programs that make squashfs,
 # FAT, ext4, GPT and GRUB run in a chroot of it, so that the result does not depend on the machine it is made on. All times in
-# the image are that of the commit: one commit and one set of packages give one image, bit for bit.
+# the image are that of the commit: one commit, one set of packages and one key give one image, bit for bit.
 #
 #   packages.sh   fetches and unpacks the packages
 #   root.sh       picks the router's files out of them: the squashfs, with kernel and initramfs in it
@@ -22,7 +22,8 @@ usage() {
 	  --size      room for each of the two systems (default $slot_size)
 	  --firmware  firmware that is not free, for Wi-Fi and some wired chips
 	  --packages  the packages of an earlier build, by its manifest: refused when the mirror has others
-	  --key       ed25519 private key (PEM) that signs the upgrade file
+	  --key       ed25519 private key (PEM, minne lab keygen) that signs the upgrade file, and whose upgrades the image takes;
+              without it, one that is made in build/ once, so that images of one checkout take each other
 	  --fresh     fetch the packages again, even those that an earlier build left
 	END
 }
@@ -40,6 +41,11 @@ while [ $# -gt 0 ]; do
 done
 [ "$arch" = amd64 ] || die "--arch $arch: the disk image is for amd64; the programs alone are built for others by: make cross"
 [ "$(id -u)" = 0 ] || die "run as root: it works in a chroot"
+if [ -z "$key" ]; then
+	key=build/upgrade.key
+	[ -e "$key" ] || bin/minne lab keygen "$key"
+fi
+[ -r "$key" ] || die "--key $key: expected the file that minne lab keygen made"
 [ "$slot_size" -ge 64 ] 2>/dev/null || die "--size $slot_size: expected a number of MiB, at least 64"
 
 version=${VERSION:-$(git describe --always --dirty)}

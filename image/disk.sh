@@ -2,13 +2,13 @@
 # file system. Sourced by build.sh. Everything is written into files; no loop device, no mount.
 #
 #	1 minne-bios     1 MiB   GRUB's core for BIOS, which sector 0 loads by its number
-#	2 minne-esp     64 MiB   FAT: GRUB for UEFI; files that people exchange with the router
+#	2 minne-esp    128 MiB   FAT: GRUB for UEFI; files that people exchange with the router, among them an upgrade
 #	3 minne-state    1 MiB   which slot to boot: a GRUB environment block in a tar archive, which GRUB takes for a file
 #	4 minne-a        --size  the system
 #	5 minne-b        --size  room for the next one
 #	6 minne-config  64 MiB   ext4: configuration, secrets, revisions
 
-esp_size=64 config_size=64
+esp_size=128 config_size=64
 mib=1048576
 
 make_disk() {

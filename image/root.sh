@@ -106,10 +106,9 @@ own_files() {
 	cp -R image/overlay/. "$root/"
 	mkdir -p "$root/usr/lib/minne" "$root/usr/share/minne"
 	cp LICENSE "$root/usr/share/minne/"
-	printf '{"version":"%s","arch":"%s","built":"%s","schema":1}\n' "$version" "$arch" "$(stamp)" >"$root/usr/lib/minne/release.json"
-	if [ -n "$key" ]; then
-		openssl pkey -in "$key" -pubout -out "$root/usr/lib/minne/upgrade.pub" || die "--key $key: not a private key in PEM"
-	fi
+	printf '{"version":"%s","arch":"%s","built":"%s"}\n' "$version" "$arch" "$(stamp)" >"$root/usr/lib/minne/release.json"
+	mkdir -p "$root/usr/share/minne/upgrade-keys"
+	openssl pkey -in "$key" -pubout -out "$root/usr/share/minne/upgrade-keys/image.pub" || die "--key $key: not a private key in PEM"
 	cp "$top/boot/vmlinuz-$kernel" "$root/boot/vmlinuz"
 	if [ -n "$firmware" ]; then cp -a "$top/usr/lib/firmware" "$root/usr/lib/firmware"; fi
 	find "$root" -type d -exec chmod u=rwx,go=rx {} +
@@ -118,7 +117,7 @@ own_files() {
 	chmod 600 "$root/etc/shadow"
 	chmod 1777 "$root/tmp"
 	chmod 700 "$root/root"
-	for ours in usr/sbin/minne usr/lib/minne/daemon usr/lib/minne/console; do chmod 755 "$root/$ours"; done
+	for ours in usr/sbin/minne usr/lib/minne/daemon usr/lib/minne/console usr/lib/minne/judge; do chmod 755 "$root/$ours"; done
 }
 
 # used_packages notes which packages something in the image comes from.
@@ -164,7 +163,7 @@ seal_system() {
 	inside mksquashfs root system.squashfs -quiet -no-progress -noappend -comp gzip -Xcompression-level 9 -b 128K \
 		-all-root -no-xattrs -no-exports -reproducible
 	system=$top/work/system.squashfs
-	go run ./image/seal -version "$version" -arch "$arch" -built "$(stamp)" ${key:+-key "$key"} "$system" "build/$name.upgrade"
+	go run ./image/seal -version "$version" -arch "$arch" -built "$(stamp)" -key "$key" "$system" "build/$name.upgrade"
 	system_size=$(stat -c %s "$system")
 	system_sha256=$(sha256sum "$system" | cut -d' ' -f1)
 }

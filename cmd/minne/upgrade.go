@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"minne/internal/boot"
+	"minne/internal/config"
 	"minne/internal/slot"
 	"minne/internal/upgrade"
 )
@@ -33,7 +35,8 @@ func newUpgradeCommand(a *app) *cobra.Command {
 		Short: "Replace the router's system, and fall back if the new one does not work",
 		Long: `Replace the system of a router that runs from Minne's image. The file must be
 signed by a key that this router trusts (the image's own, and *.pub in
-` + upgrade.LocalKeysDir + `). It is written to the slot that is not in use
+` + upgrade.LocalKeysDir + `). A name without a directory is also looked for on the
+medium's FAT partition. The system is written to the slot that is not in use
 and booted once. It stays when all that works now works again: interfaces that
 are up, BGP and OSPF sessions that stand, gateways and your own host, if they
 answer a ping now. Otherwise, and after a power cut, a crash or a hang, the old
@@ -102,9 +105,13 @@ func (a *app) upgrade(ctx context.Context, m upgrade.Medium, f upgradeFlags, arg
 		var to slot.System
 		if target, to, err = m.Undo(o); err == nil {
 			fmt.Fprintf(a.out, "slot %s: version %s, built %s\n", target, to.Version, to.Built.Format(time.DateTime))
+			a.warnOfSchema(to)
 		}
 	} else {
-		target, err = a.install(ctx, m, args[0], o)
+		err = found(args[0], func(name string) error {
+			target, err = a.install(ctx, m, name, o)
+			return err
+		})
 	}
 	if err != nil {
 		return err
@@ -127,7 +134,30 @@ func (a *app) install(ctx context.Context, m upgrade.Medium, name string, o upgr
 	}
 	to := source.Trailer
 	fmt.Fprintf(a.out, "version %s, built %s, %.1f MB\n", to.Version, to.Built.Format(time.DateTime), float64(to.Size)/1e6)
+	a.warnOfSchema(to.System)
 	return m.Install(ctx, source, o)
+}
+
+// found calls use with the path of a file, which may be on the FAT partition; a URL it leaves alone.
+func found(name string, use func(path string) error) error {
+	if _, err := os.Stat(name); err == nil || strings.Contains(name, "/") {
+		return use(name)
+	}
+	return boot.Exchange(func(files string) error {
+		path := filepath.Join(files, name)
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("%s is neither in this directory nor on the medium's FAT partition", name)
+		}
+		return use(path)
+	})
+}
+
+// warnOfSchema tells what becomes of the configuration under a system that reads an older format.
+func (a *app) warnOfSchema(to slot.System) {
+	if to.Schema < config.Version {
+		fmt.Fprintf(a.err, "minne: version %s reads configurations up to format %d, this one writes format %d: it starts with the newest revision that it can read (minne show revisions)\n",
+			to.Version, to.Schema, config.Version)
+	}
 }
 
 // promise keeps what works now, as far as it can be told.
@@ -164,14 +194,16 @@ func (a *app) upgradeJudge(ctx context.Context, m upgrade.Medium, path string) e
 	p, err := upgrade.ReadPromise(path)
 	known := err == nil && p.Outcome == upgrade.Pending
 	if !m.Trial {
-		if known { // another slot was on trial, and this one booted
-			p.Outcome, p.Reason = upgrade.FellBack, "the new system did not come as far as its checks"
-			return p.Write(path)
+		if !known {
+			return nil
 		}
-		return nil
+		// Another slot was to be tried, and this one booted.
+		p.Outcome, p.Reason = upgrade.FellBack, upgrade.NotChecked
+		a.tell("version %s in slot %s was left again: %s", p.To.Version, p.Slot, p.Reason)
+		return p.Write(path)
 	}
 	if !known || p.Slot != m.Booted {
-		fmt.Fprintln(a.err, "minne: nothing is known of what worked before this system: it is kept once the router answers")
+		a.tell("nothing is known of what worked before this system: it is kept once the router answers")
 		p = upgrade.Promise{Slot: m.Booted, Made: time.Now(), Within: 5 * time.Minute}
 	}
 	client, err := a.client()
@@ -189,10 +221,17 @@ func (a *app) upgradeJudge(ctx context.Context, m upgrade.Medium, path string) e
 		fmt.Fprintln(a.err, "minne:", err)
 	}
 	if failed == nil {
-		_, err := fmt.Fprintf(a.out, "slot %s has all that worked before: it stays\n", m.Booted)
-		return err
+		a.tell("slot %s has all that worked before: it stays", m.Booted)
+		return nil
 	}
-	return errors.Join(fmt.Errorf("this system is left again: %w", failed), restart(ctx))
+	a.tell("this system is left again: %v", failed)
+	return restart(ctx)
+}
+
+// tell says on the consoles and to the log how an upgrade ended.
+func (a *app) tell(format string, args ...any) {
+	boot.Say(format, args...)
+	fmt.Fprintf(a.out, format+"\n", args...)
 }
 
 func (a *app) upgradeStatus(m upgrade.Medium, promises string, asJSON bool) error {

@@ -5,9 +5,6 @@
 package main
 
 import (
-	"crypto/ed25519"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,15 +12,17 @@ import (
 	"os"
 	"time"
 
+	"minne/internal/config"
+	"minne/internal/keyfile"
 	"minne/internal/slot"
 )
 
 func main() {
-	s := slot.System{Schema: 1}
+	s := slot.System{Schema: config.Version}
 	flag.StringVar(&s.Version, "version", "", "version of the system")
 	flag.StringVar(&s.Arch, "arch", "amd64", "architecture")
 	built := flag.String("built", "", "time of the commit, RFC 3339")
-	keyFile := flag.String("key", "", "ed25519 private key in PEM; unsigned without")
+	keyFile := flag.String("key", "", "ed25519 private key in PEM")
 	flag.Parse()
 	if err := seal(s, *built, *keyFile, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "seal:", err)
@@ -39,7 +38,7 @@ func seal(s slot.System, built, keyFile string, args []string) error {
 	if s.Built, err = time.Parse(time.RFC3339, built); err != nil {
 		return err
 	}
-	key, err := privateKey(keyFile)
+	key, err := keyfile.Private(keyFile)
 	if err != nil {
 		return err
 	}
@@ -67,28 +66,4 @@ func seal(s slot.System, built, keyFile string, args []string) error {
 		_, err = out.Write(trailer)
 	}
 	return errors.Join(err, out.Close())
-}
-
-// privateKey reads a key as "openssl genpkey -algorithm ed25519" writes it.
-func privateKey(file string) (ed25519.PrivateKey, error) {
-	if file == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return nil, fmt.Errorf("%s: no PEM block", file)
-	}
-	any, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	key, ok := any.(ed25519.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("%s: not an ed25519 key", file)
-	}
-	return key, nil
 }

@@ -41,6 +41,7 @@ type Options struct {
 	Card     string   // QEMU's name of the network cards
 	Clock    string   // the machine's own clock at start, as "1970-01-01T00:00:00"; empty for the true time
 	Watchdog bool     // an Intel 6300ESB
+	Log      string   // file that keeps all writes to the disk, in their order; see Writes
 	Extra    []string // further arguments of QEMU
 }
 
@@ -116,17 +117,25 @@ func (m *Machine) arguments(o Options) []string {
 	if card == "" {
 		card = "virtio-net-pci"
 	}
-	drive := "if=none,id=disk,format=raw,cache=unsafe,file=" + o.Disk
-	if o.ReadOnly {
-		drive += ",readonly=on"
+	drive := []string{"-drive", "if=none,id=disk,format=raw,cache=unsafe,file=" + o.Disk}
+	switch {
+	case o.ReadOnly:
+		drive[1] += ",readonly=on"
+	case o.Log != "":
+		drive = []string{
+			"-blockdev", "driver=file,node-name=medium,cache.no-flush=on,filename=" + o.Disk,
+			"-blockdev", "driver=file,node-name=log,cache.no-flush=on,filename=" + o.Log,
+			"-blockdev", "driver=blklogwrites,node-name=disk,file=medium,log=log,log-sector-size=512",
+		}
 	}
 	device := "virtio-blk-pci,drive=disk,bootindex=0"
 	args := []string{
 		"-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", fmt.Sprint(cpus), "-m", fmt.Sprint(memory),
-		"-nodefaults", "-vga", "std", "-display", "none", "-drive", drive,
+		"-nodefaults", "-vga", "std", "-display", "none",
 		"-chardev", "socket,id=console,server=on,wait=on,path=" + m.path("console"), "-serial", "chardev:console",
 		"-monitor", "unix:" + m.path("monitor") + ",server=on,wait=off",
 	}
+	args = append(args, drive...)
 	if o.USB {
 		args = append(args, "-device", "qemu-xhci")
 		device = "usb-storage,drive=disk,bootindex=0"

@@ -41,6 +41,9 @@ const (
 	FellBack Outcome = "fell back" // the router runs the old system again
 )
 
+// NotChecked is why an upgrade fell back of which the new system says nothing.
+const NotChecked = "the new system did not come as far as its checks"
+
 // Promise is made by the old system before a trial and kept by the new one.
 type Promise struct {
 	From    slot.System   `json:"from"`

@@ -64,7 +64,7 @@ func (m Medium) Status(promises string) (Status, error) {
 	s.Last = &last
 	if last.Outcome == Pending && state.Try == "" && m.Booted != last.Slot {
 		s.Last.Outcome = FellBack
-		s.Last.Reason = "the new system did not come as far as its checks"
+		s.Last.Reason = NotChecked
 	}
 	return s, nil
 }

@@ -124,8 +124,7 @@ func systemSize(t *testing.T, disk string) int64 {
 // TestUEFI boots from a USB stick with UEFI, and keeps a picture of the screen.
 func TestUEFI(t *testing.T) {
 	m := testimage.Boot(t, testimage.Options{Disk: configured(t), UEFI: true, USB: true, Ports: 2})
-	m.Expect(`forwarding since`)
-	login(m)
+	up(m)
 	forwards(t, m)
 	m.Run("test -d /sys/firmware/efi && grep -q root=memory /run/minne-boot")
 	ppm := filepath.Join(t.TempDir(), "screen.ppm")
@@ -180,8 +179,7 @@ func TestDamagedSlot(t *testing.T) {
 			scratch(t, disk, "a", at(systemSize(t, disk))&^511)
 			m := testimage.Boot(t, testimage.Options{Disk: disk, Ports: 2})
 			m.Expect(`slot b`)
-			m.Expect(`forwarding since`)
-			login(m)
+			up(m)
 			m.Run("grep -q slot=b /run/minne-boot")
 			m.Off()
 			if got := state(t, disk); got != (slot.State{Slot: "b", Failed: "a"}) {
@@ -204,8 +202,7 @@ func TestNoSoundSlot(t *testing.T) {
 func TestReadOnlyMedium(t *testing.T) {
 	disk := configured(t)
 	m := testimage.Boot(t, testimage.Options{Disk: disk, ReadOnly: true, Ports: 2})
-	m.Expect(`forwarding since`)
-	login(m)
+	up(m)
 	forwards(t, m)
 	m.Write("/tmp/minne.yaml", strings.Replace(plain, "edge", "changed", 1))
 	if out, code := m.Try("minne apply /tmp/minne.yaml"); code != "1" || !strings.Contains(out, "can't be written") {
@@ -218,8 +215,7 @@ func TestReadOnlyMedium(t *testing.T) {
 // the next start is with what was there before.
 func TestFullMedium(t *testing.T) {
 	m := testimage.Boot(t, testimage.Options{Disk: configured(t), Ports: 2})
-	m.Expect(`forwarding since`)
-	login(m)
+	up(m)
 	m.Run("mount -o remount,rw /config; dd if=/dev/zero of=/config/fill bs=64k 2>/dev/null; dd if=/dev/zero of=/config/more bs=512 2>/dev/null; sync; mount -o remount,ro /config")
 	m.Write("/tmp/minne.yaml", strings.Replace(plain, "edge", "changed", 1)+strings.Repeat("# filling\n", 1000))
 	if out, code := m.Try("minne apply /tmp/minne.yaml"); code != "1" || !strings.Contains(out, "no space") {
@@ -227,8 +223,7 @@ func TestFullMedium(t *testing.T) {
 	}
 	forwards(t, m)
 	m.Type("reboot\n")
-	m.Expect(`forwarding since`)
-	login(m)
+	up(m)
 	forwards(t, m)
 }
 
@@ -236,8 +231,7 @@ func TestFullMedium(t *testing.T) {
 func TestWrongClock(t *testing.T) {
 	m := testimage.Boot(t, testimage.Options{Disk: configured(t), Clock: "2001-02-03T04:05:06", Ports: 2})
 	m.Expect(`the clock said 2001-02-03T04:0`)
-	m.Expect(`forwarding since`)
-	login(m)
+	up(m)
 	m.Run(`test "$(date +%s)" -ge "$(date -D %Y-%m-%dT%H:%M:%SZ -d "$(sed 's/.*"built":"\([^"]*\)".*/\1/' /usr/lib/minne/release.json)" +%s)"`)
 }
 
@@ -254,8 +248,7 @@ func TestOtherPorts(t *testing.T) {
 	t.Run("renamed", func(t *testing.T) {
 		m := testimage.Boot(t, testimage.Options{Disk: configured(t), Ports: 2, Card: "e1000e",
 			Extra: []string{"-netdev", "user,id=x,restrict=on", "-device", "virtio-net-pci,netdev=x,mac=52:54:00:00:00:99,addr=0x2"}})
-		m.Expect(`forwarding since`)
-		login(m)
+		up(m)
 		forwards(t, m)
 	})
 }
@@ -263,8 +256,7 @@ func TestOtherPorts(t *testing.T) {
 // TestWatchdog stops the daemon in the middle: the machine is reset and works again.
 func TestWatchdog(t *testing.T) {
 	m := testimage.Boot(t, testimage.Options{Disk: configured(t), Watchdog: true, Ports: 2})
-	m.Expect(`forwarding since`)
-	login(m)
+	up(m)
 	m.Run(`until grep -q i6300 /sys/class/watchdog/*/identity && grep -qx active /sys/class/watchdog/*/state; do sleep 1; done`)
 	began := time.Now()
 	m.Run("kill -STOP $(pidof minne)")

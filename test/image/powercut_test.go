@@ -32,8 +32,7 @@ const cuts = 100
 func TestPowerCuts(t *testing.T) {
 	disk := configured(t)
 	m := testimage.Boot(t, testimage.Options{Disk: disk, Ports: 2})
-	m.Expect(`forwarding since`)
-	login(m)
+	up(m)
 	m.Write("/tmp/a.yaml", plain)
 	m.Write("/tmp/b.yaml", strings.Replace(plain, "edge", "other", 1))
 	m.Type("i=1; while :; do minne apply /tmp/b.yaml >/dev/null && minne apply /tmp/a.yaml >/dev/null && i=$((i+2)) && echo \"revision=$i.\"; done\n")

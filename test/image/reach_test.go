@@ -18,7 +18,9 @@ import (
 
 // guarded is a home router: logins from the LAN, nothing from the WAN.
 const guarded = `version: 1
-system: {hostname: edge}
+system:
+  hostname: edge
+  admin: {ssh-keys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJl3dIeudNqd0DMROe4n8DRQ2eWrsuoqFhVoUyYGIPRB pat@laptop"]}
 interfaces:
   wan: {match: {mac: "52:54:00:00:00:01"}, addresses: [198.51.100.2/24], zone: wan}
   lan: {match: {mac: "52:54:00:00:00:02"}, addresses: [192.0.2.1/24], zone: lan}

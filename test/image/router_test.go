@@ -40,7 +40,7 @@ func shell(m *testimage.Machine) {
 
 // login gets a shell on the console of a router whose admin has no password.
 func login(m *testimage.Machine) {
-	m.Type("\n") // what the console said before may be from before whatever was expected last
+	m.Expect(`No password is set\.`)
 	m.Expect(`# `)
 	m.Run("stty -echo; dmesg -n 1")
 }

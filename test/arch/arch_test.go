@@ -61,8 +61,9 @@ func TestForwards(t *testing.T) {
 				}
 			}
 			t.Logf("%.0f s: the %s fast path sends on both ports", time.Since(began).Seconds(), mode)
-			for _, to := range []string{"203.0.113.7", "2001:db8:9::7"} {
-				m.ping(t, to, mode)
+			m.ping(t, "203.0.113.7", mode)
+			if !e.noIPv6 {
+				m.ping(t, "2001:db8:9::7", mode)
 			}
 		})
 	}

@@ -22,8 +22,9 @@ usage() {
 	  --size      room for each of the two systems (default $slot_size)
 	  --firmware  firmware that is not free, for Wi-Fi and some wired chips
 	  --packages  the packages of an earlier build, by its manifest: refused when the mirror has others
-	  --key       ed25519 private key (PEM, minne lab keygen) that signs the upgrade file, and whose upgrades the image takes;
-              without it, one that is made in build/ once, so that images of one checkout take each other
+	  --key       ed25519 private key (PEM, minne lab keygen) that signs the upgrade file, and whose upgrades the image takes; a
+	              public key gives the same image and an unsigned upgrade file. Without --key, one that is made in build/ once,
+	              so that images of one checkout take each other
 	  --fresh     fetch the packages again, even those that an earlier build left
 	END
 }

@@ -24,7 +24,6 @@ make_disk() {
 	place 3 "$dir/state.img"
 	place 4 "$dir/system.squashfs"
 	trailer=$((slot_size * mib - 4096))
-	dd if="build/$name.upgrade" of="$dir/trailer" bs=4096 iflag=skip_bytes skip="$system_size" status=none
 	dd if="$dir/trailer" of="$disk" bs=4096 seek=$(((${start_4} * mib + trailer) / 4096)) conv=notrunc status=none
 	place 6 "$dir/config.img"
 	mv "$disk" "build/$name.img"

@@ -108,7 +108,8 @@ own_files() {
 	cp LICENSE "$root/usr/share/minne/"
 	printf '{"version":"%s","arch":"%s","built":"%s"}\n' "$version" "$arch" "$(stamp)" >"$root/usr/lib/minne/release.json"
 	mkdir -p "$root/usr/share/minne/upgrade-keys"
-	openssl pkey -in "$key" -pubout -out "$root/usr/share/minne/upgrade-keys/image.pub" || die "--key $key: not a private key in PEM"
+	if grep -q 'PUBLIC KEY' "$key"; then public=-pubin; else public=; fi
+	openssl pkey $public -in "$key" -pubout -out "$root/usr/share/minne/upgrade-keys/image.pub" || die "--key $key: not a key in PEM"
 	cp "$top/boot/vmlinuz-$kernel" "$root/boot/vmlinuz"
 	if [ -n "$firmware" ]; then cp -a "$top/usr/lib/firmware" "$root/usr/lib/firmware"; fi
 	find "$root" -type d -exec chmod u=rwx,go=rx {} +
@@ -163,7 +164,7 @@ seal_system() {
 	inside mksquashfs root system.squashfs -quiet -no-progress -noappend -comp gzip -Xcompression-level 9 -b 128K \
 		-all-root -no-xattrs -no-exports -reproducible
 	system=$top/work/system.squashfs
-	go run ./image/seal -version "$version" -arch "$arch" -built "$(stamp)" -key "$key" "$system" "build/$name.upgrade"
+	go run ./image/seal -version "$version" -arch "$arch" -built "$(stamp)" -key "$key" "$system" "build/$name.upgrade" "$top/work/trailer"
 	system_size=$(stat -c %s "$system")
 	system_sha256=$(sha256sum "$system" | cut -d' ' -f1)
 }

@@ -155,7 +155,7 @@ func found(name string, use func(path string) error) error {
 // warnOfSchema tells what becomes of the configuration under a system that reads an older format.
 func (a *app) warnOfSchema(to slot.System) {
 	if to.Schema < config.Version {
-		fmt.Fprintf(a.err, "minne: version %s reads configurations up to format %d, this one writes format %d: it starts with the newest revision that it can read (minne show revisions)\n",
+		fmt.Fprintf(a.err, "minne: version %s reads configurations up to format %d, this one writes format %d: it starts with the newest revision that it can read (minne revisions)\n",
 			to.Version, to.Schema, config.Version)
 	}
 }

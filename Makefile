@@ -19,7 +19,7 @@ platforms   := amd64 arm64 arm mips mipsle ppc64le riscv64
 procbench_sources := $(wildcard procbench/*.[ch] bpf/*.h bpf/algo/*.h) scripts/procbench.sh
 arch        := $(shell $(GO) env GOARCH 2>/dev/null)
 
-.PHONY: build generate procbench procbench-cross test lint demo bench image test-image deb test-deb cross test-arch clean
+.PHONY: build generate procbench procbench-cross test lint demo bench image test-image test-campus-image deb test-deb cross test-arch clean
 
 build: bin/minne
 
@@ -89,6 +89,10 @@ build/minne.img: bin/minne $(image_sources)
 
 test-image: build/minne.img
 	$(GO) test -count=1 -v -timeout 60m -tags image ./test/image $(ARGS)
+
+test-campus-image: build/minne.img
+	$(GO) test -count=1 -v -timeout 30m -tags image -run 'TestCampusOnTheImage$$' ./test/campus $(ARGS)
+	$(GO) test -count=1 -v -timeout 60m -tags image -run 'TestCards$$' ./test/image $(ARGS)
 
 test-deb: generate
 	$(GO) test -count=1 -v -timeout 40m -tags debian_roots ./test/deb $(ARGS)

@@ -120,7 +120,7 @@ func keepBlueprint(ctx context.Context, out io.Writer, binary, name string) (err
 }
 
 func keepCampus(ctx context.Context, out io.Writer, binary string, table []netip.Prefix, report *campus.Report) (err error) {
-	c, err := campus.Build(ctx, binary, table, report)
+	c, err := campus.Build(ctx, campus.Options{Binary: binary, Table: table}, report)
 	if err != nil {
 		return err
 	}

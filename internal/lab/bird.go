@@ -41,8 +41,9 @@ type BIRDPeer struct {
 type BIRDOSPF struct {
 	Family   int
 	Port     string
-	Password string   // MD5, key 1, OSPFv2 only; "" is none
-	Stubs    []string // ports whose networks are told
+	Password string        // MD5, key 1, OSPFv2 only; "" is none
+	Dead     time.Duration // after which a silent neighbour is gone, a multiple of a second
+	Stubs    []string      // ports whose networks are told
 }
 
 // IPv6 says whether the session is over IPv6.
@@ -92,7 +93,7 @@ protocol ospf v{{if eq .Family 4}}2{{else}}3{{end}} ospf{{.Family}} {
 	ipv{{.Family}} { import all; export none; };
 	area 0 {
 		interface "{{.Port}}" {
-			type ptp; hello 1; dead 4;
+			type ptp; hello 1; dead {{printf "%.0f" .Dead.Seconds}};
 			{{- if .Password}}
 			authentication cryptographic;
 			password "{{.Password}}" { id 1; algorithm keyed md5; };

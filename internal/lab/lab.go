@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,9 +35,10 @@ type Running struct {
 	Namespace string
 	Dir       string // its files
 
-	lab     *Lab
-	kind    MachineKind
-	machine Machine // nil when the node stands in its namespace
+	lab         *Lab
+	kind        MachineKind
+	image, card string  // of a node in QEMU
+	machine     Machine // nil when the node stands in its namespace
 }
 
 // baseDir holds the directory of every lab on this host. It is in memory: nothing in it survives a reboot.
@@ -84,7 +86,7 @@ func (l *Lab) build(ctx context.Context, t Topology) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		r := &Running{Name: n.Name, Namespace: namespaceName(l.Run, n.Name), Dir: filepath.Join(l.Dir, n.Name), lab: l, kind: n.kind()}
+		r := &Running{Name: n.Name, Namespace: namespaceName(l.Run, n.Name), Dir: filepath.Join(l.Dir, n.Name), lab: l, kind: n.kind(), image: n.Image, card: cmp.Or(n.Card, DefaultCard)}
 		if err := os.MkdirAll(filepath.Join(r.Dir, toolsDir), 0o755); err != nil {
 			return err
 		}

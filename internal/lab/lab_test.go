@@ -271,7 +271,7 @@ func TestProbeTellsWhatWasLostAndForHowLong(t *testing.T) {
 	l := threeInARow(t)
 	l.defaultToTheRight(t)
 	destinations := []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("198.51.100.9")}
-	probe, err := StartProbe(l.Node("left"), l.Node("right"), destinations, 500)
+	probe, err := StartProbe(l.Node("left"), l.Node("right"), destinations, 500, 100*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}

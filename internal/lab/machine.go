@@ -38,13 +38,15 @@ type MachineKind string
 
 // The kinds of machines.
 const (
-	Namespace MachineKind = ""    // the host's kernel
-	UML       MachineKind = "uml" // User-Mode Linux: a kernel as a process, with the host's files
+	Namespace MachineKind = ""     // the host's kernel
+	UML       MachineKind = "uml"  // User-Mode Linux: a kernel as a process, with the host's files
+	QEMU      MachineKind = "qemu" // a PC of software that boots the router's image, with files of its own
 )
 
 // boot starts a machine of each kind in the node's namespace, with the taps as its ports. When it returns, the machine runs programs.
 var boot = map[MachineKind]func(context.Context, *Running, []Tap, string) (Machine, error){
-	UML: bootUML,
+	UML:  bootUML,
+	QEMU: bootQEMU,
 }
 
 // Boot starts a machine of a kind that the lab does not know, as those above do. What the node's description says of
@@ -101,8 +103,8 @@ func (l *Lab) enter(ctx context.Context, c Node, links []Link) error {
 	}
 	n.machine = m
 	l.OnClose(func() error { m.Stop(); return nil })
-	if err := n.serve(); err != nil || c.Boot != nil {
-		return err
+	if err := n.serve(); err != nil || c.Boot != nil || c.Machine == QEMU {
+		return err // the router's configuration does the rest
 	}
 	g := guest{Node: c}
 	for _, t := range taps {
@@ -130,7 +132,7 @@ func (n *Running) tapFor(p Port, number int) (t Tap, err error) {
 	t = Tap{Port: p, Device: fmt.Sprintf("tap%d", number)}
 	err = n.Do(func() error {
 		name := t.Device
-		if err := makeTap(name); err != nil {
+		if err := n.makeTap(name); err != nil {
 			return err
 		}
 		inner, err := netlink.LinkByName(name)
@@ -156,7 +158,7 @@ func (n *Running) tapFor(p Port, number int) (t Tap, err error) {
 }
 
 // makeTap makes a tap device that stays when the machine closes it, as it does when its port goes down.
-func makeTap(name string) error {
+func (n *Running) makeTap(name string) error {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("/dev/net/tun: %w", err)
@@ -166,7 +168,11 @@ func makeTap(name string) error {
 	if err != nil {
 		return err
 	}
-	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
+	flags := uint16(unix.IFF_TAP | unix.IFF_NO_PI)
+	if n.queues() > 1 {
+		flags |= unix.IFF_MULTI_QUEUE
+	}
+	request.SetUint16(flags)
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
 		return fmt.Errorf("tap device %s: %w", name, err)
 	}

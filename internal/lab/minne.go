@@ -37,7 +37,10 @@ func (n *Running) Minne(binary, config, secrets string) (*Minne, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n.machine != nil {
+	switch {
+	case n.kind == QEMU:
+		return n.minneOfImage(config, secrets)
+	case n.machine != nil:
 		return n.minneInside(config, secrets)
 	}
 	m := &Minne{Binary: binary, Instance: inst.Under(n.Dir), Root: n.Dir, node: n}
@@ -81,6 +84,9 @@ func (n *Running) minneInside(config, secrets string) (*Minne, error) {
 
 // StartDaemon starts the daemon and returns when it answers.
 func (m *Minne) StartDaemon(ctx context.Context) error {
+	if m.node.kind == QEMU {
+		return m.awaitDaemon(ctx)
+	}
 	var p *Process
 	var err error
 	if m.node.machine != nil {
@@ -104,17 +110,42 @@ func (m *Minne) StartDaemon(ctx context.Context) error {
 
 // flags select this router on the command line.
 func (m *Minne) flags() []string {
-	if m.node.machine != nil {
+	switch {
+	case m.node.kind == QEMU:
+		return nil
+	case m.node.machine != nil:
 		return []string{"--root", m.Root}
 	}
 	return []string{"--instance", m.Instance.Name, "--root", m.Root}
 }
 
-// Pid returns the daemon's process id.
-func (m *Minne) Pid() int { return m.process.Pid() }
+// Pid returns the daemon's process id, inside its machine if that has files of its own.
+func (m *Minne) Pid() int {
+	if m.node.kind == QEMU {
+		return m.daemonInside(context.Background())
+	}
+	return m.process.Pid()
+}
 
-// KillDaemon ends the daemon as a crash would: SIGKILL, to it alone.
-func (m *Minne) KillDaemon() { m.process.Kill() }
+// KillDaemon ends the daemon as a crash would: SIGKILL, to it alone. The image starts it again by itself.
+func (m *Minne) KillDaemon() {
+	if m.node.kind == QEMU {
+		if pid := m.Pid(); pid > 0 {
+			m.node.Run(context.Background(), "kill", "-9", fmt.Sprint(pid)) //nolint:errcheck // it may have ended by itself
+		}
+		return
+	}
+	m.process.Kill()
+}
+
+// Write puts a text where commands of this router can read it and returns its path there.
+func (m *Minne) Write(ctx context.Context, name, text string) (path string, err error) {
+	if m.node.kind == QEMU {
+		return m.node.writeInside(ctx, filepath.Join("/tmp", name), text)
+	}
+	path = filepath.Join(m.node.Dir, name)
+	return path, os.WriteFile(path, []byte(text), 0o644)
+}
 
 // Command runs `minne ARGS` against this router and returns what it printed.
 // The error of a command that failed is an *ExitError with its exit code.
@@ -159,6 +190,10 @@ func (m *Minne) JSON(ctx context.Context, into any, args ...string) error {
 
 // Log returns the end of the daemon's log.
 func (m *Minne) Log(lines int) string {
+	if m.node.kind == QEMU {
+		text, _ := m.Command(context.Background(), "show", "log") // an unreadable log is an empty one
+		return lastLines(text, lines)
+	}
 	text, _ := os.ReadFile(filepath.Join(m.node.Dir, "daemon.log")) // an unreadable log is an empty one
 	return lastLines(string(text), lines)
 }

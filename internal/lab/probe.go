@@ -18,6 +18,7 @@ import (
 // could not be reached.
 type Probe struct {
 	interval     time.Duration // between two packets to one destination
+	underway     time.Duration // that a packet may take
 	destinations []netip.Addr
 	send4, send6 *net.UDPConn
 	receive      *net.UDPConn
@@ -41,9 +42,11 @@ type Outage struct {
 
 const probePort = 7007
 
-// StartProbe sends rate packets per second in turn to the destinations until Stop.
-func StartProbe(from, to *Running, destinations []netip.Addr, rate int) (*Probe, error) {
+// StartProbe sends rate packets per second in turn to the destinations until Stop. What is
+// longer on its way than underway counts as lost.
+func StartProbe(from, to *Running, destinations []netip.Addr, rate int, underway time.Duration) (*Probe, error) {
 	p := &Probe{
+		underway:     underway,
 		interval:     time.Duration(len(destinations)) * time.Second / time.Duration(rate),
 		destinations: destinations,
 		sent:         make([]uint32, len(destinations)),
@@ -124,11 +127,11 @@ func (p *Probe) receiveLoop() {
 }
 
 // Flowing says whether of the last packets to every destination, those of the
-// given time before the last 100 ms, all have arrived.
+// given time, but for those that may be under way, all have arrived.
 func (p *Probe) Flowing(last time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	underway := int(100*time.Millisecond/p.interval) + 1
+	underway := int(p.underway/p.interval) + 1
 	n := int(last/p.interval) + 1
 	for _, seen := range p.seen {
 		end := len(seen) - underway
@@ -147,7 +150,7 @@ func (p *Probe) Flowing(last time.Duration) bool {
 // Stop ends the stream and returns what was lost.
 func (p *Probe) Stop() Outage {
 	p.cancel()
-	time.Sleep(200 * time.Millisecond) // packets under way
+	time.Sleep(2 * p.underway)
 	p.closeSockets()
 	p.ended.Wait()
 	o := Outage{Destinations: len(p.destinations)}

@@ -22,6 +22,10 @@ type Node struct {
 	Name string
 	// Machine is what the node stands in.
 	Machine MachineKind
+	// Image is the file of the router's disk image, which a node in QEMU boots.
+	Image string
+	// Card is the model of the network cards of a node in QEMU, by QEMU's name; "" is DefaultCard.
+	Card string
 	// Boot, when not nil, starts a machine of another kind for the node.
 	Boot Boot `json:"-"`
 	// Forwards makes the node a plain kernel router. A node that runs Minne

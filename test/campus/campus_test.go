@@ -12,8 +12,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +46,7 @@ func part(t *testing.T, n int) []netip.Prefix {
 type scenario struct {
 	*campus.Campus
 	report *campus.Report
+	trial  time.Duration // of a commit that nobody confirms
 }
 
 // step runs a part of the scenario and fails the test for every check in it that failed.
@@ -76,11 +75,11 @@ func (s *scenario) run(t *testing.T, name string, do func(*testing.T)) {
 
 func TestCampus(t *testing.T) {
 	report := campus.NewReport(t.Output())
-	c, err := campus.Build(t.Context(), testbuild.Minne(t, t.TempDir()), part(t, prefixes), report)
+	c, err := campus.Build(t.Context(), campus.Options{Binary: testbuild.Minne(t, t.TempDir()), Table: part(t, prefixes)}, report)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scenario{c, report}
+	s := &scenario{c, report, 2 * time.Second}
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -201,14 +200,20 @@ func (s *scenario) sessionsSince(t *testing.T) string {
 	return out.String()
 }
 
-// variant writes the border's file with another description of ISP B's port and returns its path.
-func (s *scenario) variant(t *testing.T, description string) string {
+// write puts a configuration where the border's commands read it.
+func (s *scenario) write(t *testing.T, name, text string) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "variant.yaml")
-	if err := os.WriteFile(file, []byte(campus.BorderConfig(description)), 0o644); err != nil {
+	file, err := s.Border.Write(t.Context(), name, text)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// variant writes the border's file with another description of ISP B's port and returns its path.
+func (s *scenario) variant(t *testing.T, description string) string {
+	t.Helper()
+	return s.write(t, "variant.yaml", s.BorderConfig(description))
 }
 
 func (s *scenario) running(t *testing.T) string {
@@ -243,11 +248,7 @@ func (s *scenario) preview(t *testing.T) {
 
 func (s *scenario) applyWrong(t *testing.T) {
 	before := s.running(t)
-	file := filepath.Join(t.TempDir(), "wrong.yaml")
-	wrong := strings.Replace(campus.BorderConfig(""), "addresses: [203.0.113.1/30", "adresses: [203.0.113.1/30", 1)
-	if err := os.WriteFile(file, []byte(wrong), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	file := s.write(t, "wrong.yaml", strings.Replace(s.BorderConfig(""), "addresses: [203.0.113.1/30", "adresses: [203.0.113.1/30", 1))
 	_, err := s.Border.Command(t.Context(), "apply", file)
 	var exit *lab.ExitError
 	if !errors.As(err, &exit) || exit.Code != 3 {
@@ -266,7 +267,7 @@ func (s *scenario) applyWrong(t *testing.T) {
 func (s *scenario) unconfirmed(t *testing.T) {
 	before, since := s.running(t), s.sessionsSince(t)
 	var r result
-	if err := s.Border.JSON(t.Context(), &r, "apply", "--confirm", "2s", s.variant(t, "on trial")); err != nil {
+	if err := s.Border.JSON(t.Context(), &r, "apply", "--confirm", s.trial.String(), s.variant(t, "on trial")); err != nil {
 		t.Fatal(err)
 	}
 	if r.Outcome != "awaiting" {
@@ -282,7 +283,7 @@ func (s *scenario) unconfirmed(t *testing.T) {
 	if !strings.Contains(alias(), "on trial") {
 		t.Errorf("the kernel does not have the description that is on trial:\n%s", alias())
 	}
-	err := lab.Until(t.Context(), time.Minute, "the commit to revert", func() error {
+	err := lab.Until(t.Context(), time.Minute+5*s.trial, "the commit to revert", func() error {
 		if s.running(t) != before || strings.Contains(alias(), "on trial") {
 			return errors.New("it is still there")
 		}

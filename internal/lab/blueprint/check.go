@@ -62,6 +62,7 @@ func (b *Blueprint) checkConfigured(at string, n *Node) {
 	if n.Machine == UML && (n.Runs == BIRD || n.Runs == FRR) {
 		b.document.Refuse(at+".machine", fmt.Sprintf("a node that runs %s can't stand in User-Mode Linux", n.Runs), "machine: uml beside runs: minne, host, kernel or bridge", "")
 	}
+	b.checkImage(at, n)
 	if n.Runs != Minne && n.Runs != Bridge {
 		return
 	}
@@ -76,6 +77,18 @@ func (b *Blueprint) checkConfigured(at string, n *Node) {
 	}
 	if len(n.Routes) > 0 {
 		b.document.Refuse(at+".routes", fmt.Sprintf("routes of a node that runs %s", n.Runs), "none here: routes "+reason, "")
+	}
+}
+
+// checkImage wants the image of a node in QEMU, and of no other.
+func (b *Blueprint) checkImage(at string, n *Node) {
+	switch {
+	case n.Machine == QEMU && n.Runs != Minne:
+		b.document.Refuse(at+".machine", fmt.Sprintf("a node that runs %s can't stand in QEMU, which boots the router's image", n.Runs), "machine: qemu beside runs: minne", "")
+	case n.Machine == QEMU && n.Image == "":
+		b.document.Refuse(at+".machine", "there is no image to boot", "image: with the file that ./dev image makes", "")
+	case n.Machine != QEMU && n.Image != "":
+		b.document.Refuse(at+".image", "only a node in QEMU boots an image", "machine: qemu beside image", "")
 	}
 }
 
@@ -276,15 +289,20 @@ func (b *Blueprint) content(path, value string) (text, origin string, indent int
 		text, indent = b.document.Inline(path, value)
 		return text, b.name, indent
 	}
-	file := value
-	if !filepath.IsAbs(file) {
-		file = filepath.Join(filepath.Dir(b.name), file)
-	}
+	file := b.beside(value)
 	data, err := readFile(file)
 	if err != nil {
 		b.document.Refuse(path, err.Error(), "the name of a file that can be read, relative to this one, or the text itself behind |", "")
 	}
 	return string(data), file, 0
+}
+
+// beside is a file that the blueprint names, relative to its own directory.
+func (b *Blueprint) beside(file string) string {
+	if filepath.IsAbs(file) {
+		return file
+	}
+	return filepath.Join(filepath.Dir(b.name), file)
 }
 
 // checkMinne refuses what `minne check` refuses.

@@ -26,8 +26,11 @@ func (b *Blueprint) Topology() lab.Topology {
 			Name: name, Bridge: n.Runs == Bridge, Loopback: prefixes(n.Ports[loopback]),
 			Forwards: n.Runs == Kernel || n.Runs == BIRD || n.Runs == FRR,
 		}
-		if n.Machine == UML {
+		switch n.Machine {
+		case UML:
 			node.Machine = lab.UML
+		case QEMU:
+			node.Machine, node.Image, node.Card = lab.QEMU, b.beside(n.Image), n.Card
 		}
 		for _, via := range n.Gateway {
 			node.Routes = append(node.Routes, lab.Route{To: netip.PrefixFrom(via, 0).Masked(), Via: via})
@@ -121,7 +124,7 @@ func (b *Blueprint) start(ctx context.Context, net *Network, binary string) erro
 func (b *Blueprint) accept(net *Network, end, far string) error {
 	node, port, _ := strings.Cut(end, ".")
 	farNode, _, _ := strings.Cut(far, ".")
-	fast := func(n *Node) bool { return n.Runs == Minne && n.Machine != UML }
+	fast := func(n *Node) bool { return n.Runs == Minne && n.Machine != UML && n.Machine != QEMU }
 	if !fast(b.Nodes[farNode]) || fast(b.Nodes[node]) {
 		return nil
 	}

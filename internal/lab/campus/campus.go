@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os/exec"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +23,7 @@ type Campus struct {
 	Lab    *lab.Lab
 	Border *lab.Minne
 
+	pace    pace
 	tables  tables
 	report  *Report
 	sink    *traffic.Sink // on both ISPs' ports to the border
@@ -29,21 +31,31 @@ type Campus struct {
 	told    time.Time     // last progress of loading
 }
 
+// Options say what the campus is made of.
+type Options struct {
+	Binary string         // the minne command
+	Table  []netip.Prefix // split between the ISPs
+	Image  string         // file of the router's disk image, which the border router boots in QEMU; "" for a namespace of this host
+}
+
 // Build makes the network, starts the other routers, and the border router's
-// daemon without any configuration yet. binary is the minne command; table is
-// split between the ISPs. The caller closes the campus.
-func Build(ctx context.Context, binary string, table []netip.Prefix, report *Report) (*Campus, error) {
-	t, err := share(table)
+// daemon without any configuration yet. The caller closes the campus.
+func Build(ctx context.Context, o Options, report *Report) (*Campus, error) {
+	t, err := share(o.Table)
 	if err != nil {
 		return nil, err
 	}
-	report.Step("building 8 namespaces")
-	l, err := lab.Start(ctx, topology(t))
-	if err != nil {
+	c := &Campus{pace: native, tables: t, report: report}
+	if o.Image == "" {
+		report.Step("building 8 namespaces")
+	} else {
+		c.pace = emulated
+		report.Step("building 8 namespaces; the border router boots its image in QEMU")
+	}
+	if c.Lab, err = lab.Start(ctx, topology(t, o.Image)); err != nil {
 		return nil, err
 	}
-	c := &Campus{Lab: l, tables: t, report: report}
-	if err := c.start(ctx, binary); err != nil {
+	if err := c.start(ctx, o.Binary); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
@@ -56,7 +68,7 @@ func (c *Campus) start(ctx context.Context, binary string) error {
 	c.report.Step("starting BIRD in isp-a (%s prefixes), isp-b (%s), world and core", number(float64(len(c.tables.a))), number(float64(len(c.tables.b))))
 	var started sync.WaitGroup
 	failures := make(chan error, 8)
-	for node, bird := range birds(c.tables) {
+	for node, bird := range birds(c.tables, c.pace) {
 		started.Go(func() {
 			_, err := c.Lab.Node(node).StartBIRD(ctx, bird)
 			failures <- err
@@ -75,7 +87,7 @@ func (c *Campus) start(ctx context.Context, binary string) error {
 		}
 	}
 	var err error
-	c.Border, err = c.Lab.Node("border").Minne(binary, BorderConfig(""), borderSecrets)
+	c.Border, err = c.Lab.Node("border").Minne(binary, c.BorderConfig(""), borderSecrets)
 	if err != nil {
 		return err
 	}
@@ -102,8 +114,7 @@ func (c *Campus) acceptRedirects() (err error) {
 		return err
 	}
 	// The generator redirects into this one also while the fast path has no program there.
-	_, err = c.Lab.Node("border").Run(context.Background(), "ethtool", "-K", "core", "gro", "on")
-	return err
+	return c.Lab.Node("border").Do(exec.Command("ethtool", "-K", "core", "gro", "on").Run)
 }
 
 // Close removes the campus.
@@ -140,7 +151,7 @@ func (c *Campus) AwaitSessions(ctx context.Context) error {
 	c.report.Step("waiting for BGP and OSPF")
 	for _, s := range sessions {
 		node := c.Lab.Node(s.node)
-		err := lab.Until(ctx, 60*time.Second, s.protocol+" of "+s.node, func() error {
+		err := lab.Until(ctx, c.pace.wait(60*time.Second), s.protocol+" of "+s.node, func() error {
 			state, err := node.BIRDState(ctx, s.protocol)
 			if err == nil && state != s.up {
 				err = fmt.Errorf("state %s, expected %s", state, s.up)
@@ -151,7 +162,7 @@ func (c *Campus) AwaitSessions(ctx context.Context) error {
 			return fmt.Errorf("%w\ndaemon: %s", err, c.Border.Log(10))
 		}
 	}
-	c.report.Add(Row{Topic: "routing", What: "BGP sessions established", Value: 4, Detail: "ISP A and B, IPv4 and IPv6, MD5, BFD"})
+	c.report.Add(Row{Topic: "routing", What: "BGP sessions established", Value: 4, Detail: "ISP A and B, IPv4 and IPv6, MD5, " + c.pace.detection()})
 	if err := c.awaitAnnouncements(ctx); err != nil {
 		return err
 	}
@@ -173,7 +184,7 @@ var announcements = []struct{ node, protocol, prefix4, prefix6 string }{
 func (c *Campus) awaitAnnouncements(ctx context.Context) error {
 	for _, a := range announcements {
 		for family, prefix := range map[string]string{"-4": a.prefix4, "-6": a.prefix6} {
-			err := lab.Until(ctx, 60*time.Second, "the route to "+prefix+" in "+a.node, func() error {
+			err := lab.Until(ctx, c.pace.wait(60*time.Second), "the route to "+prefix+" in "+a.node, func() error {
 				out, err := c.Lab.Node(a.node).Run(ctx, "ip", family, "route", "show", "exact", prefix, "proto", a.protocol)
 				if err == nil && strings.TrimSpace(out) == "" {
 					err = errors.New("its kernel does not have it")
@@ -268,7 +279,7 @@ func (c *Campus) AwaitFastPath(ctx context.Context) error {
 			Kernel    string `json:"kernel"`
 		} `json:"tables"`
 	}
-	err := lab.Until(ctx, time.Minute, "the fast path", func() error {
+	err := lab.Until(ctx, c.pace.wait(time.Minute), "the fast path", func() error {
 		if err := c.Border.JSON(ctx, &fast, "show", "fast-path"); err != nil {
 			return err
 		}

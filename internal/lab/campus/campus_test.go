@@ -43,12 +43,15 @@ func TestShareLeavesEachISPSomethingOfItsOwn(t *testing.T) {
 
 func TestTheBordersFileIsRight(t *testing.T) {
 	for _, description := range []string{"", "something else"} {
-		if _, err := config.Parse("border.yaml", []byte(BorderConfig(description))); err != nil {
-			t.Error(err)
+		for _, p := range []pace{native, emulated} {
+			c := Campus{pace: p}
+			if _, err := config.Parse("border.yaml", []byte(c.BorderConfig(description))); err != nil {
+				t.Error(err)
+			}
+			if description != "" && c.BorderConfig(description) == c.BorderConfig("") {
+				t.Error("the description makes no difference")
+			}
 		}
-	}
-	if BorderConfig("something else") == BorderConfig("") {
-		t.Error("the description makes no difference")
 	}
 }
 

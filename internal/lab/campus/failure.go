@@ -13,9 +13,7 @@ import (
 )
 
 const (
-	probeRate         = 1000 // packets per second, over all destinations
 	probeDestinations = 20
-	restartRate       = 100_000
 	restartStream     = 1
 	steady            = time.Second // how long traffic must flow without a loss to count as flowing
 )
@@ -24,13 +22,13 @@ const (
 // it drops everything. Measured is what is lost from the campus to the world
 // until everything flows through ISP B.
 func (c *Campus) FailISP(ctx context.Context) error {
-	c.report.Step("ISP A fails silently (link up, all packets dropped) under %d packets/s", probeRate)
-	probe, err := lab.StartProbe(c.Lab.Node("desk"), c.Lab.Node("world"), c.destinations(probeDestinations), probeRate)
+	c.report.Step("ISP A fails silently (link up, all packets dropped) under %d packets/s", c.pace.probeRate)
+	probe, err := lab.StartProbe(c.Lab.Node("desk"), c.Lab.Node("world"), c.destinations(probeDestinations), c.pace.probeRate, c.pace.underway)
 	if err != nil {
 		return err
 	}
 	flowing := func(what string, most time.Duration) error {
-		return lab.Until(ctx, most, what, func() error {
+		return lab.Until(ctx, c.pace.wait(most), what, func() error {
 			if !probe.Flowing(steady) {
 				return errors.New("packets are still lost")
 			}
@@ -45,10 +43,10 @@ func (c *Campus) FailISP(ctx context.Context) error {
 		probe.Stop()
 		return err
 	}
-	sleep(ctx, steady+500*time.Millisecond) // from now on the last second is one of the failure
+	sleep(ctx, steady+c.pace.underway+400*time.Millisecond) // from now on the last second is one of the failure
 	err = flowing("traffic to flow through ISP B", 90*time.Second)
 	outage := probe.Stop()
-	row := Row{Topic: "ISP A fails", What: fmt.Sprintf("packets lost at %d packets/s until all flowed through ISP B", probeRate), Value: float64(outage.Lost),
+	row := Row{Topic: "ISP A fails", What: fmt.Sprintf("packets lost at %d packets/s until all flowed through ISP B", c.pace.probeRate), Value: float64(outage.Lost),
 		Detail: fmt.Sprintf("of %d, %d of %d destinations", outage.Sent, outage.Hit, outage.Destinations)}
 	if ctx.Err() == nil && err != nil {
 		row.Failed = err.Error()
@@ -62,7 +60,7 @@ func (c *Campus) FailISP(ctx context.Context) error {
 // RestartDaemon kills the border's daemon under traffic and starts it again.
 // No packet may be lost.
 func (c *Campus) RestartDaemon(ctx context.Context) error {
-	c.report.Step("the daemon is killed (SIGKILL) under %s packets/s and started again", number(restartRate))
+	c.report.Step("the daemon is killed (SIGKILL) under %s packets/s and started again", number(c.pace.restartRate))
 	stop, err := c.startStream(ctx)
 	if err != nil {
 		return err
@@ -90,8 +88,11 @@ func (c *Campus) RestartDaemon(ctx context.Context) error {
 	row := Row{Topic: "restart", What: "packets lost while the daemon was killed and restarted", Value: float64(arrived.Lost(sent.Frames)),
 		Detail: fmt.Sprintf("of %s at %s/s; daemon %d answered again %.2f s after its start", number(float64(sent.Frames)),
 			number(float64(sent.Frames)/sent.Elapsed.Seconds()), was, answers.Seconds())}
-	if row.Value != 0 {
+	switch is := c.Border.Pid(); {
+	case row.Value != 0:
 		row.Failed = "expected 0"
+	case is == 0 || is == was:
+		row.Failed = fmt.Sprintf("the daemon was process %d before and is %d now: it was not killed", was, is)
 	}
 	c.report.Add(row)
 	c.report.Add(Row{Topic: "restart", What: "packets forwarded with right TTL and checksum", Value: float64(arrived.Received), Failed: arrived.Wrong()})
@@ -131,8 +132,8 @@ func (c *Campus) startStream(ctx context.Context) (stop func() (traffic.Sent, er
 	if err := c.sink.Expect(restartStream, traffic.Expect{TTL: 62}); err != nil {
 		return nil, err
 	}
-	s := traffic.Stream{ID: restartStream, Port: out, From: from, To: to, Source: desk4, TTL: 63, Frames: 1 << 40, Rate: restartRate}
-	sending, cancel := context.WithTimeout(ctx, time.Minute)
+	s := traffic.Stream{ID: restartStream, Port: out, From: from, To: to, Source: desk4, TTL: 63, Frames: 1 << 40, Rate: c.pace.restartRate}
+	sending, cancel := context.WithTimeout(ctx, c.pace.wait(time.Minute))
 	var sent traffic.Sent
 	done := make(chan error, 1)
 	go func() {
@@ -141,7 +142,7 @@ func (c *Campus) startStream(ctx context.Context) (stop func() (traffic.Sent, er
 	return func() (traffic.Sent, error) {
 		cancel()
 		err := <-done
-		time.Sleep(100 * time.Millisecond) // packets under way
+		time.Sleep(c.pace.underway)
 		return sent, errors.Join(err, generator.Close())
 	}, nil
 }

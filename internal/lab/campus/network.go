@@ -103,7 +103,8 @@ func (c *customer) holds(a netip.Addr) bool {
 
 func (c *customer) settled() bool { return c.host4.IsValid() && c.host6.IsValid() }
 
-func topology(t tables) lab.Topology {
+// topology is the network; image, unless it is "", is what the border router boots.
+func topology(t tables, image string) lab.Topology {
 	all4, all6 := netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")
 	via := func(v4, v6 string) []lab.Route {
 		return []lab.Route{{To: all4, Via: netip.MustParseAddr(v4)}, {To: all6, Via: netip.MustParseAddr(v6)}}
@@ -111,10 +112,14 @@ func topology(t tables) lab.Topology {
 	behind := func(c customer) []lab.Route {
 		return []lab.Route{{To: all4, Via: c.gateway4.Addr()}, {To: all6, Via: c.gateway6.Addr()}}
 	}
+	border := lab.Node{Name: "border"}
+	if image != "" {
+		border.Machine, border.Image = lab.QEMU, image
+	}
 	return lab.Topology{
 		Name: "campus",
 		Nodes: []lab.Node{
-			{Name: "border"},
+			border,
 			{Name: "isp-a", Forwards: true, Routes: via("198.51.100.10", "2001:db8:a1::2")},
 			{Name: "isp-b", Forwards: true, Routes: via("198.51.100.14", "2001:db8:b1::2")},
 			{Name: "world", EverywhereBut: prefixes("203.0.113.0/24", "198.51.100.0/24", "2001:db8::/32")},
@@ -160,8 +165,8 @@ func peers(name string, own, other uint32, local4, remote4, local6, remote6 stri
 }
 
 // birds returns the BIRD configuration of every node that runs one.
-func birds(t tables) map[string]lab.BIRD {
-	upstream := lab.BIRDPeer{Password: bgpPassword, BFD: true, Full: true}
+func birds(t tables, p pace) map[string]lab.BIRD {
+	upstream := lab.BIRDPeer{Password: bgpPassword, BFD: p.bfd, Full: true}
 	transit := lab.BIRDPeer{BFD: true}
 	preferred := lab.BIRDPeer{BFD: true, Preference: 200}
 	return map[string]lab.BIRD{
@@ -175,8 +180,8 @@ func birds(t tables) map[string]lab.BIRD {
 			peers("isp_a", worldAS, ispAAS, "198.51.100.10", "198.51.100.9", "2001:db8:a1::2", "2001:db8:a1::1", preferred),
 			peers("isp_b", worldAS, ispBAS, "198.51.100.14", "198.51.100.13", "2001:db8:b1::2", "2001:db8:b1::1", transit)...)},
 		"core": {RouterID: netip.MustParseAddr("203.0.113.2"), OSPF: []lab.BIRDOSPF{
-			{Family: 4, Port: "border", Password: ospfPassword, Stubs: []string{"lan"}},
-			{Family: 6, Port: "border", Stubs: []string{"lan"}},
+			{Family: 4, Port: "border", Password: ospfPassword, Dead: p.ospfDead, Stubs: []string{"lan"}},
+			{Family: 6, Port: "border", Dead: p.ospfDead, Stubs: []string{"lan"}},
 		}},
 	}
 }
@@ -229,9 +234,14 @@ routing:
 const borderSecrets = "upstream: " + bgpPassword + "\ncore: " + ospfPassword + "\n"
 
 // BorderConfig returns the router's file, with a change when description is not empty.
-func BorderConfig(description string) string {
-	if description == "" {
-		return borderConfig
+func (c *Campus) BorderConfig(description string) string {
+	text := borderConfig
+	if !c.pace.bfd {
+		text = strings.ReplaceAll(text, "bfd: on", fmt.Sprintf("hold-time: %s", c.pace.holdTime))
 	}
-	return strings.Replace(borderConfig, "upstream ISP B", description, 1)
+	text = strings.ReplaceAll(text, "dead: 4s", fmt.Sprintf("dead: %s", c.pace.ospfDead))
+	if description == "" {
+		return text
+	}
+	return strings.Replace(text, "upstream ISP B", description, 1)
 }

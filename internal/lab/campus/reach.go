@@ -25,7 +25,7 @@ func (c *Campus) Reach(ctx context.Context) error {
 	for _, t := range targets {
 		for _, to := range []netip.Addr{t.v4, t.v6} {
 			row := Row{Topic: "reachability", What: "ping " + t.name + ", " + familyName(familyOf(to)), Unit: "ok"}
-			if out, err := desk.Run(ctx, "ping", "-n", "-c", "3", "-i", "0.2", "-W", "2", to.String()); err != nil {
+			if out, err := desk.Run(ctx, "ping", "-n", "-c", "3", "-i", "0.2", "-W", c.seconds(2), to.String()); err != nil {
 				row.Failed = to.String() + " does not answer"
 			} else {
 				row.Detail = pingTime(out)
@@ -36,7 +36,7 @@ func (c *Campus) Reach(ctx context.Context) error {
 	everywhere := c.destinations(20)
 	row := Row{Topic: "reachability", What: fmt.Sprintf("addresses all over the Internet that answer, of %d", len(everywhere))}
 	for _, to := range everywhere {
-		if _, err := desk.Run(ctx, "ping", "-n", "-c", "2", "-i", "0.2", "-W", "1", to.String()); err != nil {
+		if _, err := desk.Run(ctx, "ping", "-n", "-c", "2", "-i", "0.2", "-W", c.seconds(1), to.String()); err != nil {
 			row.Failed += " " + to.String()
 		} else {
 			row.Value++
@@ -56,10 +56,15 @@ func (c *Campus) Reach(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// seconds is how long a program waits for an answer that usually takes much less than n seconds.
+func (c *Campus) seconds(n int) string {
+	return fmt.Sprint(int(c.pace.wait(time.Duration(n) * time.Second).Seconds()))
+}
+
 // traceroute checks that the way to an address has exactly these hops: each decremented the TTL once.
 func (c *Campus) traceroute(ctx context.Context, to netip.Addr, want []string) {
 	row := Row{Topic: "reachability", What: "traceroute " + familyName(familyOf(to)) + " through core, border and ISP A", Unit: "ok"}
-	out, err := c.Lab.Node("desk").Run(ctx, "traceroute", "-n", "-q", "1", "-w", "2", "-m", "8", to.String())
+	out, err := c.Lab.Node("desk").Run(ctx, "traceroute", "-n", "-q", "1", "-w", c.seconds(2), "-m", "8", to.String())
 	var hops []string
 	for line := range strings.Lines(out) {
 		if f := strings.Fields(line); len(f) >= 2 && f[0] != "traceroute" {
@@ -97,7 +102,7 @@ func (c *Campus) Transfer(ctx context.Context, seconds int) error {
 				argv = append(argv, "-R")
 			}
 			row := Row{Topic: "transfer", What: "TCP " + direction + ", " + familyName(familyOf(to)), Unit: "Mbit/s"}
-			limited, cancel := context.WithTimeout(ctx, time.Duration(seconds+15)*time.Second)
+			limited, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second+c.pace.wait(15*time.Second))
 			out, err := c.Lab.Node("desk").Run(limited, argv...)
 			cancel()
 			var result struct {

@@ -5,7 +5,6 @@ package campus
 import (
 	"context"
 	"errors"
-	"net/netip"
 )
 
 // Step is one part of the scenario.
@@ -14,8 +13,8 @@ type Step func(context.Context) error
 // Run builds the campus and goes through the whole scenario. extra steps come
 // before the failures. The report has what was found, also when Run fails; an
 // error means that the scenario could not go on.
-func Run(ctx context.Context, binary string, table []netip.Prefix, report *Report, extra ...Step) (err error) {
-	c, err := Build(ctx, binary, table, report)
+func Run(ctx context.Context, o Options, report *Report, extra ...Step) (err error) {
+	c, err := Build(ctx, o, report)
 	if ctx.Err() != nil && err != nil {
 		return errors.New("interrupted")
 	} else if err != nil {

@@ -328,14 +328,14 @@ func TestBGPSurvivesCrashes(t *testing.T) {
 		if err != nil || old == nil {
 			t.Fatalf("%s: %v", daemon, err)
 		}
-		old.fd.Close()
+		old.Close()
 		l.kill(daemon)
 		l.eventually(daemon+" runs again", func() string {
 			p, err := l.host.find(daemon)
-			if err != nil || p == nil || p.pid == old.pid {
+			if err != nil || p == nil || p.PID == old.PID {
 				return fmt.Sprint("not yet ", err)
 			}
-			p.fd.Close()
+			p.Close()
 			return ""
 		})
 	}

@@ -4,15 +4,13 @@
 //
 // The daemons detach themselves (-d) and write a pid file once their sockets serve. A pid
 // from a file is believed only when /proc shows the daemon's command line, our pathspace and our network
-// namespace behind it; from then on a pidfd stands for the process, so a reused pid can't be mistaken for it.
+// namespace behind it.
 package routing
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -22,7 +20,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"minne/internal/process"
 )
 
 const (
@@ -66,134 +64,28 @@ func (h host) argv(d string, staleSeconds int) []string {
 	return argv
 }
 
-// process is a running daemon.
-type process struct {
-	daemon string
-	pid    int
-	fd     *os.File      // pidfd
-	dead   chan struct{} // closed when the process has ended
-	since  time.Time
-}
-
-func (p *process) alive() bool {
-	if p == nil {
-		return false
-	}
-	select {
-	case <-p.dead:
-		return false
-	default:
-		return true
-	}
-}
-
 // adopt returns the running daemon, or nil when there is none. ended is called once when it ends.
-func (h host) adopt(daemon string, ended func()) (*process, error) {
+func (h host) adopt(daemon string, ended func()) (*process.Process, error) {
 	p, err := h.find(daemon)
 	if p != nil {
-		go p.watch(ended)
+		go p.Watch(ended)
 	}
 	return p, err
 }
 
 // find returns the running daemon, or nil when there is none, without watching it.
-func (h host) find(daemon string) (*process, error) {
-	b, err := os.ReadFile(h.pidFile(daemon))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: read pid file: %w", daemon, err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	if err != nil || pid <= 1 {
-		return nil, nil // empty: it died before it wrote
-	}
-	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
-	if errors.Is(err, unix.ESRCH) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: watch process %d: %w", daemon, pid, err)
-	}
-	file := os.NewFile(uintptr(fd), daemon)
-	if !h.isOurs(daemon, pid) {
-		file.Close()
-		return nil, nil
-	}
-	return &process{daemon: daemon, pid: pid, fd: file, dead: make(chan struct{}), since: time.Now()}, nil
+func (h host) find(daemon string) (*process.Process, error) {
+	return process.Find(daemon, h.pidFile(daemon), func(pid int) bool { return h.isOurs(daemon, pid) })
 }
 
 // isOurs says whether the process is this daemon in this pathspace and network namespace.
 func (h host) isOurs(daemon string, pid int) bool {
-	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil {
-		return false
-	}
 	want := strings.Join([]string{h.binary(daemon), "-N", h.name}, "\x00") + "\x00"
-	if !bytes.HasPrefix(cmdline, []byte(want)) {
-		return false
-	}
-	theirs, err1 := os.Stat(fmt.Sprintf("/proc/%d/ns/net", pid))
-	ours, err2 := os.Stat(h.netns)
-	return err1 == nil && err2 == nil && os.SameFile(theirs, ours)
-}
-
-// watch waits for the end of the process: a pidfd becomes readable then.
-func (p *process) watch(ended func()) {
-	if conn, err := p.fd.SyscallConn(); err == nil {
-		// Called at once and again whenever the poller calls the pidfd readable.
-		conn.Read(func(fd uintptr) bool { return exited(int(fd)) })
-	}
-	close(p.dead)
-	p.fd.Close()
-	ended()
-}
-
-// exited says whether the process behind a pidfd has ended, without waiting.
-func exited(fd int) bool {
-	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	n, err := unix.Poll(fds, 0)
-	return err == nil && n > 0
-}
-
-// stop ends the process: SIGTERM, and SIGKILL when that takes too long.
-func (p *process) stop(ctx context.Context) error {
-	for _, step := range []struct {
-		sig   unix.Signal
-		limit time.Duration
-	}{{unix.SIGTERM, stopLimit}, {unix.SIGKILL, 5 * time.Second}} {
-		if err := p.signal(step.sig); err != nil && p.alive() {
-			return fmt.Errorf("%s: end process %d: %w", p.daemon, p.pid, err)
-		}
-		timer := time.NewTimer(step.limit)
-		select {
-		case <-p.dead:
-			timer.Stop()
-			return nil
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		}
-	}
-	return fmt.Errorf("%s: process %d does not end", p.daemon, p.pid)
-}
-
-func (p *process) signal(sig unix.Signal) error {
-	conn, err := p.fd.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var sent error
-	if err := conn.Control(func(fd uintptr) { sent = unix.PidfdSendSignal(int(fd), sig, nil, 0) }); err != nil {
-		return err
-	}
-	return sent
+	return strings.HasPrefix(process.Command(pid), want) && process.InNetwork(pid, h.netns)
 }
 
 // start runs a daemon that is not running and waits until it serves.
-func (h host) start(ctx context.Context, daemon string, staleSeconds int, ended func()) (*process, error) {
+func (h host) start(ctx context.Context, daemon string, staleSeconds int, ended func()) (*process.Process, error) {
 	if err := h.directories(); err != nil {
 		return nil, err
 	}
@@ -210,22 +102,13 @@ func (h host) start(ctx context.Context, daemon string, staleSeconds int, ended 
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = out, out, "/"
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("start %s: %w%s (is the package frr installed?)", daemon, err, said(out))
+		return nil, fmt.Errorf("start %s: %w%s (is the package frr installed?)", daemon, err, process.Said(out))
 	}
 	p, err := h.adopt(daemon, ended)
 	if err == nil && p == nil {
-		err = fmt.Errorf("start %s: it ended at once%s", daemon, said(out))
+		err = fmt.Errorf("start %s: it ended at once%s", daemon, process.Said(out))
 	}
 	return p, err
-}
-
-// said returns the end of what a daemon printed while it started.
-func said(out *os.File) string {
-	b, err := io.ReadAll(io.NewSectionReader(out, 0, 4096))
-	if text := strings.TrimSpace(string(b)); err == nil && text != "" {
-		return ": " + text
-	}
-	return ""
 }
 
 // directories makes the pathspace's directories, owned by FRR's user as its daemons drop root.

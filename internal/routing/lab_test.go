@@ -237,8 +237,8 @@ func (l *lab) kill(daemon string) {
 	if err != nil || p == nil {
 		l.t.Fatalf("%s does not run: %v", daemon, err)
 	}
-	defer p.fd.Close()
-	if err := p.signal(9); err != nil {
+	defer p.Close()
+	if err := p.Signal(9); err != nil {
 		l.t.Fatal(err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"minne/internal/instance"
 	"minne/internal/plan"
+	"minne/internal/process"
 )
 
 const (
@@ -37,7 +38,7 @@ type Routing struct {
 	mu      sync.Mutex // held during Apply, Stop and restarts
 	desired Desired    // what was applied last
 	applied bool
-	procs   map[string]*process
+	procs   map[string]*process.Process
 	backoff map[string]*backoff
 }
 
@@ -55,7 +56,7 @@ func newRouting(h host, log *slog.Logger) *Routing {
 	return &Routing{
 		host: h, log: log,
 		ready: make(chan struct{}), wake: make(chan struct{}, 1),
-		procs: map[string]*process{}, backoff: map[string]*backoff{},
+		procs: map[string]*process.Process{}, backoff: map[string]*backoff{},
 	}
 }
 
@@ -103,11 +104,11 @@ func (r *Routing) revive(ctx context.Context) time.Duration {
 	var next time.Duration
 	for _, daemon := range r.host.daemons(r.desired) {
 		p := r.procs[daemon]
-		if p.alive() {
+		if p.Alive() {
 			continue
 		}
 		b := r.backoff[daemon]
-		if b == nil || p != nil && time.Since(p.since) > healthyAfter {
+		if b == nil || p != nil && time.Since(p.Since) > healthyAfter {
 			b = &backoff{delay: firstBackoff}
 			r.backoff[daemon] = b
 		}
@@ -138,7 +139,7 @@ func (r *Routing) startAndConfigure(ctx context.Context, daemon string) error {
 
 // ensure adopts or starts a daemon that is not known to run.
 func (r *Routing) ensure(ctx context.Context, daemon string) error {
-	if r.procs[daemon].alive() {
+	if r.procs[daemon].Alive() {
 		return nil
 	}
 	p, err := r.host.adopt(daemon, r.notify)
@@ -149,7 +150,7 @@ func (r *Routing) ensure(ctx context.Context, daemon string) error {
 		}
 		p, err = r.host.start(ctx, daemon, stale, r.notify)
 		if err == nil {
-			r.log.Info("routing daemon started", "daemon", daemon, "pid", p.pid)
+			r.log.Info("routing daemon started", "daemon", daemon, "pid", p.PID)
 		}
 	}
 	if err != nil {
@@ -248,7 +249,7 @@ func (r *Routing) retire(ctx context.Context, wanted []string) error {
 			continue
 		}
 		p := r.procs[daemon]
-		if !p.alive() {
+		if !p.Alive() {
 			var err error
 			if p, err = r.host.adopt(daemon, r.notify); err != nil {
 				return err
@@ -264,7 +265,7 @@ func (r *Routing) retire(ctx context.Context, wanted []string) error {
 		if err := r.forget(ctx, daemon); err != nil {
 			r.log.Warn("routing daemon ends without leave-taking", "daemon", daemon, "error", err)
 		}
-		if err := p.stop(ctx); err != nil {
+		if err := p.Stop(ctx, stopLimit); err != nil {
 			return err
 		}
 		r.log.Info("routing daemon stopped", "daemon", daemon)
@@ -327,7 +328,7 @@ func (r *Routing) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
 		if p == nil {
 			continue
 		}
-		p.fd.Close()
+		p.Close()
 		if have[daemon], err = r.running(ctx, daemon); err != nil {
 			return nil, err
 		}

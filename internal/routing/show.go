@@ -314,7 +314,7 @@ func (r *Routing) show(ctx context.Context, daemon, command string, v any) error
 	if err != nil || p == nil {
 		return err
 	}
-	p.fd.Close()
+	p.Close()
 	c, err := dialVTY(ctx, daemon, r.host.socket(daemon))
 	if err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -18,34 +17,12 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"minne/internal/process"
 )
-
-// process is a running program, by its pidfd.
-type process struct {
-	pid   int
-	fd    *os.File
-	dead  chan struct{} // closed when it has ended
-	since time.Time     // when it was started, or found
-}
-
-func (p *process) alive() bool {
-	if p == nil {
-		return false
-	}
-	select {
-	case <-p.dead:
-		return false
-	default:
-		return true
-	}
-}
-
-func (p *process) close() { p.fd.Close() }
 
 // adopt takes over the program if it runs and is not known.
 func (p *Program) adopt() error {
-	if p.proc.alive() {
+	if p.proc.Alive() {
 		return nil
 	}
 	found, err := p.find()
@@ -53,109 +30,18 @@ func (p *Program) adopt() error {
 		return err
 	}
 	p.proc = found
-	go found.watch(p.notify)
+	go found.Watch(p.notify)
 	return nil
 }
 
 // find returns the process that the pid file names, or nil when that is none of this program.
-func (p *Program) find() (*process, error) {
-	b, err := os.ReadFile(filepath.Join(p.dir, "pid"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.name, err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	if err != nil || pid <= 1 {
-		return nil, nil
-	}
-	return p.open(pid)
-}
-
-// open returns the process of a pid if it is this program's.
-func (p *Program) open(pid int) (*process, error) {
-	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
-	if errors.Is(err, unix.ESRCH) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: watch process %d: %w", p.name, pid, err)
-	}
-	file := os.NewFile(uintptr(fd), p.name)
-	if !p.isOurs(pid) {
-		file.Close()
-		return nil, nil
-	}
-	return &process{pid: pid, fd: file, dead: make(chan struct{}), since: time.Now()}, nil
+func (p *Program) find() (*process.Process, error) {
+	return process.Find(p.name, filepath.Join(p.dir, "pid"), p.isOurs)
 }
 
 // isOurs says whether a process's command names our directory and it lives in our network namespace.
 func (p *Program) isOurs(pid int) bool {
-	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil || !bytes.Contains(cmdline, []byte(p.dir+"/")) {
-		return false
-	}
-	theirs, err1 := os.Stat(fmt.Sprintf("/proc/%d/ns/net", pid))
-	ours, err2 := os.Stat("/proc/self/ns/net")
-	return err1 == nil && err2 == nil && os.SameFile(theirs, ours)
-}
-
-// watch waits for the end of the process: a pidfd becomes readable then.
-func (p *process) watch(ended func()) {
-	if conn, err := p.fd.SyscallConn(); err == nil {
-		// Called at once and again whenever the poller calls the pidfd readable.
-		_ = conn.Read(func(fd uintptr) bool { return exited(int(fd)) })
-	}
-	close(p.dead)
-	p.fd.Close()
-	ended()
-}
-
-// exited says whether the process behind a pidfd has ended, without waiting.
-func exited(fd int) bool {
-	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	n, err := unix.Poll(fds, 0)
-	return err == nil && n > 0
-}
-
-// stop ends the process: SIGTERM, and SIGKILL when that takes too long.
-func (p *process) stop(ctx context.Context) error {
-	for _, step := range []struct {
-		sig   unix.Signal
-		limit time.Duration
-	}{{unix.SIGTERM, stopLimit}, {unix.SIGKILL, 5 * time.Second}} {
-		if err := p.signal(step.sig); err != nil && p.alive() {
-			return fmt.Errorf("end process %d: %w", p.pid, err)
-		}
-		timer := time.NewTimer(step.limit)
-		select {
-		case <-p.dead:
-			timer.Stop()
-			return nil
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		}
-	}
-	return fmt.Errorf("process %d does not end", p.pid)
-}
-
-func (p *process) signal(s os.Signal) error {
-	sig, ok := s.(syscall.Signal)
-	if !ok {
-		return fmt.Errorf("signal %v: unknown", s)
-	}
-	conn, err := p.fd.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var sent error
-	if err := conn.Control(func(fd uintptr) { sent = unix.PidfdSendSignal(int(fd), sig, nil, 0) }); err != nil {
-		return err
-	}
-	return sent
+	return strings.Contains(process.Command(pid), p.dir+"/") && process.InNetwork(pid, "/proc/self/ns/net")
 }
 
 // start runs the program and waits until it has written its pid file: all of those used here do
@@ -182,7 +68,7 @@ func (p *Program) start(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", d.Object, missing(err))
 	}
 	p.starts++
-	proc, err := p.open(cmd.Process.Pid)
+	proc, err := process.Open(p.name, cmd.Process.Pid, p.isOurs)
 	ended := make(chan struct{})
 	go func() {
 		_ = cmd.Wait() // our child, which nobody else can bury
@@ -196,18 +82,18 @@ func (p *Program) start(ctx context.Context) error {
 		_ = cmd.Process.Kill()
 		<-ended
 		if proc != nil {
-			proc.close()
+			proc.Close()
 		}
-		return fmt.Errorf("%s: %s %w%s", d.Object, filepath.Base(d.Argv[0]), err, said(out))
+		return fmt.Errorf("%s: %s %w%s", d.Object, filepath.Base(d.Argv[0]), err, process.Said(out))
 	}
 	if proc == nil { // it was too young to show its command
-		if proc, err = p.open(cmd.Process.Pid); err != nil || proc == nil {
-			return errors.Join(fmt.Errorf("%s: it ended at once%s", d.Object, said(out)), err)
+		if proc, err = process.Open(p.name, cmd.Process.Pid, p.isOurs); err != nil || proc == nil {
+			return errors.Join(fmt.Errorf("%s: it ended at once%s", d.Object, process.Said(out)), err)
 		}
 	}
 	p.proc = proc
-	go proc.watch(p.notify)
-	p.log.Info("service started", "pid", proc.pid)
+	go proc.Watch(p.notify)
+	p.log.Info("service started", "pid", proc.PID)
 	return nil
 }
 
@@ -229,20 +115,6 @@ func (p *Program) awaitPID(ctx context.Context, file string, ended <-chan struct
 		case <-tick.C:
 		}
 	}
-}
-
-// said returns the end of what a program printed.
-func said(out *os.File) string {
-	st, err := out.Stat()
-	if err != nil {
-		return ""
-	}
-	const most = 2048
-	b, err := io.ReadAll(io.NewSectionReader(out, max(0, st.Size()-most), most))
-	if text := strings.TrimSpace(string(b)); err == nil && text != "" {
-		return ": " + text
-	}
-	return ""
 }
 
 // own makes a directory of a user's.

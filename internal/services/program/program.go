@@ -26,9 +26,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"minne/internal/plan"
+	"minne/internal/process"
 )
 
 const (
@@ -83,7 +85,7 @@ type Program struct {
 	mu        sync.Mutex
 	desired   Desired
 	applied   bool
-	proc      *process
+	proc      *process.Process
 	delay     time.Duration
 	notBefore time.Time
 	starts    int
@@ -115,7 +117,7 @@ func (p *Program) Plan(_ context.Context, d Desired) ([]plan.Change, error) {
 		return nil, err
 	}
 	if old != nil {
-		old.close()
+		old.Close()
 	}
 	c := plan.Change{Subsystem: "services", Object: d.Object, Details: d.Facts}
 	switch {
@@ -170,7 +172,7 @@ func (p *Program) Apply(ctx context.Context, d Desired) error {
 		p.desired, p.applied, p.failure = d, true, nil
 		return p.remove(ctx)
 	}
-	if p.proc.alive() && p.inPlace(d) {
+	if p.proc.Alive() && p.inPlace(d) {
 		p.desired, p.applied = d, true
 		p.notify()
 		return nil
@@ -275,25 +277,25 @@ func (p *Program) remove(ctx context.Context) error {
 
 // end stops the process if there is one.
 func (p *Program) end(ctx context.Context) error {
-	if !p.proc.alive() {
+	if !p.proc.Alive() {
 		return nil
 	}
-	if err := p.proc.stop(ctx); err != nil {
+	if err := p.proc.Stop(ctx, stopLimit); err != nil {
 		return fmt.Errorf("%s: %w", p.name, err)
 	}
-	p.log.Info("service stopped", "pid", p.proc.pid)
+	p.log.Info("service stopped", "pid", p.proc.PID)
 	p.proc = nil
 	return nil
 }
 
 // Signal sends a signal to the program if it runs.
-func (p *Program) Signal(s os.Signal) error {
+func (p *Program) Signal(s syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.proc.alive() {
+	if !p.proc.Alive() {
 		return nil
 	}
-	return p.proc.signal(s)
+	return p.proc.Signal(s)
 }
 
 // Run starts the program again when it has ended. The program goes on when Run returns.
@@ -325,10 +327,10 @@ func (p *Program) notify() {
 func (p *Program) revive(ctx context.Context) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.applied || p.desired.Empty() || ctx.Err() != nil || p.proc.alive() {
+	if !p.applied || p.desired.Empty() || ctx.Err() != nil || p.proc.Alive() {
 		return 0
 	}
-	if p.delay == 0 || p.proc != nil && time.Since(p.proc.since) > healthyAfter {
+	if p.delay == 0 || p.proc != nil && time.Since(p.proc.Since) > healthyAfter {
 		p.delay = firstBackoff
 	}
 	if wait := time.Until(p.notBefore); wait > 0 {
@@ -349,9 +351,9 @@ func (p *Program) revive(ctx context.Context) time.Duration {
 func (p *Program) State() State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := State{Name: p.name, Object: p.desired.Object, Facts: p.desired.Facts, Running: p.proc.alive(), Starts: p.starts}
+	s := State{Name: p.name, Object: p.desired.Object, Facts: p.desired.Facts, Running: p.proc.Alive(), Starts: p.starts}
 	if s.Running {
-		s.PID, s.Since = p.proc.pid, p.proc.since
+		s.PID, s.Since = p.proc.PID, p.proc.Since
 	} else if p.failure != nil {
 		s.Error = p.failure.Error()
 	}

@@ -27,6 +27,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/medium"
 	"minne/internal/slot"
 )
 
@@ -71,17 +72,29 @@ func (m Medium) open(path string) (Device, error) {
 		return m.Open(path)
 	}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	var locked error
 	if errors.Is(err, unix.EROFS) || errors.Is(err, os.ErrPermission) {
+		locked = fmt.Errorf("%w: %w", medium.ErrReadOnly, err)
 		f, err = os.Open(path) // a worn-out medium can still be looked at
 	}
 	if err != nil {
 		return nil, err
 	}
-	return partition{f}, nil
+	return partition{f, locked}, nil
 }
 
 // partition is a Device that the kernel has.
-type partition struct{ *os.File }
+type partition struct {
+	*os.File
+	locked error // why it can't be written
+}
+
+func (p partition) WriteAt(b []byte, off int64) (int, error) {
+	if p.locked != nil {
+		return 0, p.locked
+	}
+	return p.File.WriteAt(b, off)
+}
 
 // Size returns where the partition ends, and leaves out of the page cache what
 // was read of it before: what is read next comes from the medium.

@@ -146,6 +146,9 @@ func (r *Routing) ensure(ctx context.Context, daemon string) error {
 	if err == nil && p == nil {
 		stale := 0
 		if daemon == zebra {
+			if err := r.host.refuseForeign(); err != nil {
+				return err
+			}
 			stale = r.staleSeconds(ctx)
 		}
 		p, err = r.host.start(ctx, daemon, stale, r.notify)

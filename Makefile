@@ -88,7 +88,7 @@ build/minne.img: bin/minne $(image_sources)
 	@VERSION="$(VERSION)" sh image/build.sh
 
 test-image: build/minne.img
-	$(GO) test -count=1 -v -timeout 60m -tags image ./test/image $(ARGS)
+	$(GO) test -count=1 -v -timeout 120m -tags image ./test/image $(ARGS)
 
 test-campus-image: build/minne.img
 	$(GO) test -count=1 -v -timeout 30m -tags image -run 'TestCampusOnTheImage$$' ./test/campus $(ARGS)

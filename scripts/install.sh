@@ -33,7 +33,7 @@ lab_packages() {
 }
 
 # image_packages prints what makes the disk image and boots it in an emulator.
-image_packages() { echo mmdebstrap zstd xz-utils qemu-system-x86 ovmf e2fsprogs openssl; }
+image_packages() { echo mmdebstrap zstd xz-utils qemu-system-x86 ovmf e2fsprogs squashfs-tools openssl; }
 
 # emulator_packages prints what ./dev test-arch boots other processors with.
 emulator_packages() {

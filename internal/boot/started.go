@@ -27,13 +27,13 @@ func OnImage() bool {
 // Say writes a line to every console of the machine.
 func Say(format string, args ...any) {
 	line := fmt.Sprintf("minne: "+format, args...)
-	line = strings.ReplaceAll(line, "\n", "\r\n       ") + "\r\n"
+	line = strings.ReplaceAll(line, "\n", "\n       ") + "\n"
 	for _, path := range consoles {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|nonblock, 0)
 		if err != nil {
 			continue // a line that the machine does not have
 		}
-		_, _ = f.WriteString("\r\n" + line)
+		_, _ = f.WriteString("\n" + line)
 		f.Close()
 	}
 }

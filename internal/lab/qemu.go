@@ -110,10 +110,23 @@ func (n *Running) startQEMU(taps []Tap, agent, screen *os.File) (*Process, error
 		}
 		argv = append(argv, "-netdev", back, "-device", card)
 	}
+	life, lifeFar, err := AgentLine()
+	if err != nil {
+		return nil, err
+	}
+	defer lifeFar.Close()
+	n.lab.OnClose(life.Close)
 	// The emulator's memory is bounded by -m; other work on this host goes before it.
-	argv = append([]string{"nice", "-n", "5"}, argv...)
-	return n.StartMachine("qemu", argv, os.Environ(), []*os.File{agent, screen})
+	argv = append([]string{"nice", "-n", "5", "sh", "-c", mortal, "qemu"}, argv...)
+	return n.StartMachine("qemu", argv, os.Environ(), []*os.File{agent, screen, lifeFar})
 }
+
+// mortal runs a program that ends with the lab's process, however that ends: nobody else holds the other end of descriptor 5.
+const mortal = `"$@" 5<&- & program=$!
+{ read -r never <&5; kill -9 $program; } 2>/dev/null 3<&- 4<&- & watch=$!
+exec 3<&- 4<&- 5<&-
+wait $program; code=$?
+kill $watch 2>/dev/null; exit $code`
 
 func (n *Running) portMAC(port string) (string, error) {
 	_, mac, err := n.Port(port)

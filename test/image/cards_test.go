@@ -51,11 +51,15 @@ func TestCards(t *testing.T) {
 		{"igb", "native"}, // in QEMU from version 8.1 on
 	} {
 		t.Run(c.card, func(t *testing.T) {
+			config := ""
+			if c.mode == "generic" {
+				config = "fast-path: {mode: generic}\n" // unasked, a card without native XDP is left to the kernel
+			}
 			if c.card == "igb" && !lab.HasCard("igb") {
 				t.Log("this QEMU has no igb, so nothing is known of it")
 				return
 			}
-			b := cardsBed(t, c.card, binary)
+			b := cardsBed(t, c.card, binary, cardsConfig+config)
 			modes := b.modes(t)
 			t.Logf("%s", b.run(t, "router", "sh", "-c", "minne show fast-path | head -n 9; ethtool -i left | head -n 1; ethtool -l left | tail -n 5"))
 			for _, port := range []string{"left", "right"} {
@@ -63,9 +67,14 @@ func TestCards(t *testing.T) {
 					t.Errorf("%s: mode %s, expected %s", port, modes[port], c.mode)
 				}
 			}
-			for _, to := range []string{"192.0.2.130", "2001:db8:2::2", "198.51.100.2", "203.0.113.2"} {
+			for _, to := range []string{"192.0.2.130", "2001:db8:2::2", "198.51.100.2"} {
 				b.carries(t, to)
 			}
+			if c.card == "vmxnet3" {
+				// QEMU's model drops 802.1ad tags too that the driver has not put into its filter, and the driver puts 802.1Q ones there only.
+				b.run(t, "router", "ip", "link", "set", "right", "promisc", "on")
+			}
+			b.carries(t, "203.0.113.2")
 		})
 	}
 }
@@ -77,7 +86,7 @@ type bed struct {
 }
 
 // cardsBed boots the router between two hosts. The right one is a User-Mode Linux: it has VLANs, which this host may lack.
-func cardsBed(t *testing.T, card, binary string) bed {
+func cardsBed(t *testing.T, card, binary, config string) bed {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
 	defer cancel()
@@ -107,7 +116,7 @@ func cardsBed(t *testing.T, card, binary string) bed {
 		ip address add 198.51.100.2/24 dev eth0.100; ip link set eth0.100 up
 		ip link add link eth0 name eth0.200 type vlan id 200 protocol 802.1ad; ip link set eth0.200 up
 		ip link add link eth0.200 name line type vlan id 7; ip address add 203.0.113.2/24 dev line; ip link set line up`)
-	if b.router, err = l.Node("router").Minne("", cardsConfig, ""); err != nil {
+	if b.router, err = l.Node("router").Minne("", config, ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.router.StartDaemon(ctx); err != nil {

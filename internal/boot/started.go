@@ -46,16 +46,22 @@ func Started(ctx context.Context, revision int, missing []string) error {
 	if !OnImage() {
 		return nil
 	}
+	at := sinceBoot()
+	err := started(ctx, revision, missing)
+	// Last: the consoles wait for it, and by now it is known whether there is a password.
+	return errors.Join(err, noteDaemon(at))
+}
+
+func noteDaemon(at time.Duration) error {
 	r, err := ReadReport()
-	if err != nil {
+	if err != nil || r.Daemon != 0 {
 		return err
 	}
-	if r.Daemon == 0 {
-		r.Daemon = sinceBoot()
-		if err := r.store(); err != nil {
-			return err
-		}
-	}
+	r.Daemon = at
+	return r.store()
+}
+
+func started(ctx context.Context, revision int, missing []string) error {
 	shut, err := filterStands()
 	if err != nil {
 		return err

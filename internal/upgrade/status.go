@@ -76,11 +76,11 @@ func (s Status) Print(w io.Writer) error {
 		if h.Running {
 			mark = "*"
 		}
-		text := h.Problem
+		text := h.Problem // which names the slot
 		if h.System != nil {
-			text = fmt.Sprintf("version %s, built %s, boots %s", h.System.Version, h.System.Built.Format(time.DateTime), h.Boots)
+			text = fmt.Sprintf("slot %s  version %s, built %s, boots %s", h.Name, h.System.Version, h.System.Built.Format(time.DateTime), h.Boots)
 		}
-		if _, err := fmt.Fprintf(w, "%s slot %s  %s\n", mark, h.Name, text); err != nil {
+		if _, err := fmt.Fprintf(w, "%s %s\n", mark, text); err != nil {
 			return err
 		}
 	}

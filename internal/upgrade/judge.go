@@ -42,7 +42,7 @@ const (
 )
 
 // NotChecked is why an upgrade fell back of which the new system says nothing.
-const NotChecked = "the new system did not come as far as its checks"
+const NotChecked = "the new system did not come as far as its checks, or the power failed before it was tried"
 
 // Promise is made by the old system before a trial and kept by the new one.
 type Promise struct {

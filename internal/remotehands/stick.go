@@ -94,7 +94,7 @@ func saveIn(dir, kind, suffix string, content []byte) (string, error) {
 	if err := unix.Statfs(dir, &room); err != nil {
 		return "", err
 	}
-	if free := int64(room.Bavail) * room.Bsize; free < int64(len(content)) {
+	if free := int64(room.Bavail) * int64(room.Bsize); free < int64(len(content)) {
 		return "", fmt.Errorf("the stick has room for %d kB, the file needs %d kB: remove something from it", free>>10, len(content)>>10)
 	}
 	name := kind + "-" + suffix

@@ -41,7 +41,7 @@ func TestClosed(t *testing.T) {
 	m := testimage.Boot(t, testimage.Options{Disk: testimage.Copy(t), Ports: 2})
 	shell(m)
 	configure(m, guarded)
-	m.Run("until nc -z 192.0.2.1 22; do sleep 1; done")
+	m.Run("until ss -lnt | grep -q 192.0.2.1:22; do sleep 1; done")
 	t.Log(m.Run("ss -lntup"))
 	wan := host{t: t, port: m.Ports[0], name: "wan", mac: hostMAC(0)}
 	lan := host{t: t, port: m.Ports[1], name: "lan", mac: hostMAC(1)}

@@ -125,3 +125,26 @@ func TestWhatProcSays(t *testing.T) {
 		t.Errorf("said %q", said)
 	}
 }
+
+func TestSuperviseLooksAtOnceAfterATimeAndWhenRung(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	bell, looks := NewBell(), 0
+	Supervise(ctx, bell, func(context.Context) time.Duration {
+		switch looks++; looks {
+		case 1:
+			return time.Millisecond // the second look comes by itself
+		case 2:
+			bell.Ring() // and again before anybody hears it
+			bell.Ring()
+		case 3:
+			if len(bell) != 0 {
+				t.Error("rung twice, heard twice")
+			}
+			cancel()
+		}
+		return 0
+	})
+	if looks != 3 {
+		t.Errorf("%d looks: expected 3", looks)
+	}
+}

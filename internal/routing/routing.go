@@ -30,7 +30,7 @@ type Routing struct {
 	host  host
 	log   *slog.Logger
 	ready chan struct{}
-	wake  chan struct{} // something for Run to look at: a daemon ended, a new desired state
+	wake  process.Bell // something for Run to look at: a daemon ended, a new desired state
 
 	commands atomic.Uint64
 	names    atomic.Pointer[map[string]string] // name of the BGP peer by address, for show while an Apply runs
@@ -55,7 +55,7 @@ func New(inst instance.Instance, log *slog.Logger) *Routing {
 func newRouting(h host, log *slog.Logger) *Routing {
 	return &Routing{
 		host: h, log: log,
-		ready: make(chan struct{}), wake: make(chan struct{}, 1),
+		ready: make(chan struct{}), wake: process.NewBell(),
 		procs: map[string]*process.Process{}, backoff: map[string]*backoff{},
 	}
 }
@@ -72,26 +72,8 @@ func (r *Routing) Commands() uint64 { return r.commands.Load() }
 // Run restarts daemons that end, and gives them their configuration. The daemons keep running when it returns.
 func (r *Routing) Run(ctx context.Context) error {
 	close(r.ready)
-	for {
-		next := r.revive(ctx)
-		var timer <-chan time.Time
-		if next > 0 {
-			timer = time.After(next)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-r.wake:
-		case <-timer:
-		}
-	}
-}
-
-func (r *Routing) notify() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
+	process.Supervise(ctx, r.wake, r.revive)
+	return nil
 }
 
 // revive restarts what should run and doesn't. It returns when to try again, 0 for not before notified.
@@ -142,7 +124,7 @@ func (r *Routing) ensure(ctx context.Context, daemon string) error {
 	if r.procs[daemon].Alive() {
 		return nil
 	}
-	p, err := r.host.adopt(daemon, r.notify)
+	p, err := r.host.adopt(daemon, r.wake.Ring)
 	if err == nil && p == nil {
 		stale := 0
 		if daemon == zebra {
@@ -151,7 +133,7 @@ func (r *Routing) ensure(ctx context.Context, daemon string) error {
 			}
 			stale = r.staleSeconds(ctx)
 		}
-		p, err = r.host.start(ctx, daemon, stale, r.notify)
+		p, err = r.host.start(ctx, daemon, stale, r.wake.Ring)
 		if err == nil {
 			r.log.Info("routing daemon started", "daemon", daemon, "pid", p.PID)
 		}
@@ -203,7 +185,7 @@ func (r *Routing) Apply(ctx context.Context, d Desired) error {
 	}
 	r.desired, r.applied = d, true
 	r.names.Store(&d.peers)
-	r.notify()
+	r.wake.Ring()
 	return nil
 }
 
@@ -254,7 +236,7 @@ func (r *Routing) retire(ctx context.Context, wanted []string) error {
 		p := r.procs[daemon]
 		if !p.Alive() {
 			var err error
-			if p, err = r.host.adopt(daemon, r.notify); err != nil {
+			if p, err = r.host.adopt(daemon, r.wake.Ring); err != nil {
 				return err
 			}
 		}

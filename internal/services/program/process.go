@@ -30,7 +30,7 @@ func (p *Program) adopt() error {
 		return err
 	}
 	p.proc = found
-	go found.Watch(p.notify)
+	go found.Watch(p.wake.Ring)
 	return nil
 }
 
@@ -92,7 +92,7 @@ func (p *Program) start(ctx context.Context) error {
 		}
 	}
 	p.proc = proc
-	go proc.Watch(p.notify)
+	go proc.Watch(p.wake.Ring)
 	p.log.Info("service started", "pid", proc.PID)
 	return nil
 }

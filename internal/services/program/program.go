@@ -80,7 +80,7 @@ type Program struct {
 	log  *slog.Logger
 
 	ready chan struct{}
-	wake  chan struct{}
+	wake  process.Bell
 
 	mu        sync.Mutex
 	desired   Desired
@@ -98,7 +98,7 @@ func Dir(runDir, name string) string { return filepath.Join(runDir, "services", 
 // New returns the program of that name. Nothing runs before the first Apply.
 func New(runDir, name string, log *slog.Logger) *Program {
 	return &Program{name: name, dir: Dir(runDir, name), log: log.With("program", name),
-		ready: make(chan struct{}), wake: make(chan struct{}, 1)}
+		ready: make(chan struct{}), wake: process.NewBell()}
 }
 
 // String names the task.
@@ -174,7 +174,7 @@ func (p *Program) Apply(ctx context.Context, d Desired) error {
 	}
 	if p.proc.Alive() && p.inPlace(d) {
 		p.desired, p.applied = d, true
-		p.notify()
+		p.wake.Ring()
 		return nil
 	}
 	if err := p.check(ctx, d); err != nil {
@@ -185,7 +185,7 @@ func (p *Program) Apply(ctx context.Context, d Desired) error {
 	}
 	p.desired, p.applied, p.delay, p.notBefore = d, true, 0, time.Time{}
 	p.failure = p.start(ctx)
-	p.notify()
+	p.wake.Ring()
 	return p.failure
 }
 
@@ -301,26 +301,8 @@ func (p *Program) Signal(s syscall.Signal) error {
 // Run starts the program again when it has ended. The program goes on when Run returns.
 func (p *Program) Run(ctx context.Context) error {
 	close(p.ready)
-	for {
-		next := p.revive(ctx)
-		var timer <-chan time.Time
-		if next > 0 {
-			timer = time.After(next)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-p.wake:
-		case <-timer:
-		}
-	}
-}
-
-func (p *Program) notify() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	process.Supervise(ctx, p.wake, p.revive)
+	return nil
 }
 
 // revive starts what should run and doesn't. It returns when to look again, 0 for not before notified.

@@ -13,7 +13,7 @@ mib=1048576
 
 make_disk() {
 	tar_same="--format=ustar --sort=name --owner=0 --group=0 --numeric-owner --mode=644 --mtime=@$SOURCE_DATE_EPOCH"
-	dir=$top/work
+	dir=$top/stage
 	disk=$dir/disk.img
 	rm -f "$disk"
 	truncate -s $(((1 + 1 + esp_size + 1 + 2 * slot_size + config_size + 1) * mib)) "$disk"

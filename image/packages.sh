@@ -43,10 +43,10 @@ fetch_packages() {
 	printf '%s\n' "$wanted" >"$work/debian.words"
 }
 
-# inside runs a program of the unpacked Debian. Its working directory is $work/debian/work.
+# inside runs a program of the unpacked Debian. Its working directory is $work/debian/stage.
 inside() {
 	chroot "$work/debian" /usr/bin/env -i PATH=/usr/sbin:/usr/bin LC_ALL=C TZ=UTC SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" \
-		MTOOLS_SKIP_CHECK=1 busybox sh -ec 'cd /work; "$@"' inside "$@"
+		MTOOLS_SKIP_CHECK=1 busybox sh -ec 'cd /stage; "$@"' inside "$@"
 }
 
 # make_manifest writes down what is in the image. A package's licences are the names in its copyright file.
@@ -61,7 +61,7 @@ make_manifest() {
 				"$package" "$number" "$hash" "$used" "$(licences "$package")"
 		done <"$work/debian.packages" | sed '$s/,$//'
 		printf '  ],\n  "files": [\n'
-		(cd "$work/debian/work/root" && find . -type f -printf '%P\n' | sort | xargs -d '\n' sha256sum) |
+		(cd "$work/debian/stage/root" && find . -type f -printf '%P\n' | sort | xargs -d '\n' sha256sum) |
 			sed 's/^\([0-9a-f]*\)  \(.*\)/    {"path": "\/\2", "sha256": "\1"},/' | sed '$s/,$//'
 		printf '  ]\n}\n'
 	} >"build/$name.manifest.json"

@@ -9,8 +9,8 @@ words() { sed 's/#.*//; s/[[:space:]]*$//; /^$/d' "$1"; }
 
 make_root() {
 	top=$work/debian
-	root=$top/work/root
-	rm -rf "$top/work"
+	root=$top/stage/root
+	rm -rf "$top/stage"
 	mkdir -p "$root"
 	kernel=$(basename "$top"/usr/lib/modules/*)
 	for d in usr/bin usr/sbin usr/lib usr/lib64 etc boot dev proc sys run tmp var root config mnt; do mkdir -p "$root/$d"; done
@@ -72,7 +72,7 @@ pick_modules() {
 		cp "$top/$all/$m" "$root/$all/$m"
 	done
 	for f in builtin builtin.modinfo order; do cp "$top/$all/modules.$f" "$root/$all/"; done
-	inside depmod -b /work/root "$kernel"
+	inside depmod -b /stage/root "$kernel"
 }
 
 # with_dependencies reads modules and prints them with all that they need, by modules.dep in $1 (which lists them fully).
@@ -129,7 +129,7 @@ used_packages() {
 
 # initramfs makes boot/initrd: busybox, modules up to the disk, and the script that finds, checks and mounts the system.
 initramfs() {
-	first=$top/work/initramfs
+	first=$top/stage/initramfs
 	mods=usr/lib/modules/$kernel
 	for d in bin dev proc sys run root ram mnt; do mkdir -p "$first/$d"; done
 	mkdir -p "$first/$mods"
@@ -146,16 +146,16 @@ initramfs() {
 	done
 	for f in builtin builtin.modinfo; do cp "$root/$mods/modules.$f" "$first/$mods/"; done
 	sed 's/\.ko\.xz$/.ko/' "$root/$mods/modules.order" >"$first/$mods/modules.order"
-	inside depmod -b /work/initramfs "$kernel"
+	inside depmod -b /stage/initramfs "$kernel"
 	chown -R 0:0 "$first"
 	find "$first" "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 	(cd "$first" && find . | sort | inside_cpio) | zstd -q -19 >"$root/boot/initrd"
 	(cd "$root" && sha256sum boot/vmlinuz boot/initrd) >"$root/boot/SHA256SUMS"
 }
 
-# inside_cpio packs the names on its input, which are below /work/initramfs. --reproducible: no inode numbers of this disk.
+# inside_cpio packs the names on its input, which are below /stage/initramfs. --reproducible: no inode numbers of this disk.
 inside_cpio() {
-	chroot "$top" /usr/bin/env -i PATH=/usr/bin LC_ALL=C busybox sh -c 'cd /work/initramfs && cpio --quiet --reproducible -o -H newc -R 0:0'
+	chroot "$top" /usr/bin/env -i PATH=/usr/bin LC_ALL=C busybox sh -c 'cd /stage/initramfs && cpio --quiet --reproducible -o -H newc -R 0:0'
 }
 
 # seal_system makes the squashfs and the upgrade file: squashfs and trailer.
@@ -163,8 +163,8 @@ seal_system() {
 	find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 	inside mksquashfs root system.squashfs -quiet -no-progress -noappend -comp gzip -Xcompression-level 9 -b 128K \
 		-all-root -no-xattrs -no-exports -reproducible
-	system=$top/work/system.squashfs
-	go run ./image/seal -version "$version" -arch "$arch" -built "$(stamp)" -key "$key" "$system" "build/$name.upgrade" "$top/work/trailer"
+	system=$top/stage/system.squashfs
+	go run ./image/seal -version "$version" -arch "$arch" -built "$(stamp)" -key "$key" "$system" "build/$name.upgrade" "$top/stage/trailer"
 	system_size=$(stat -c %s "$system")
 	system_sha256=$(sha256sum "$system" | cut -d' ' -f1)
 }

@@ -19,6 +19,10 @@ platforms   := amd64 arm64 arm mips mipsle ppc64le riscv64
 procbench_sources := $(wildcard procbench/*.[ch] bpf/*.h bpf/algo/*.h) scripts/procbench.sh
 arch        := $(shell $(GO) env GOARCH 2>/dev/null)
 
+# Without make's own rules: one of them would make image/packages of image/packages.sh when that is newer.
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules
+
 .PHONY: build generate procbench procbench-cross test lint demo bench image test-image test-campus-image deb test-deb cross test-arch clean
 
 build: bin/minne

@@ -14,8 +14,7 @@ import (
 	"strings"
 )
 
-// watchdogs that no device asks for by a name: tried one after the other, the one
-// made of software last.
+// sensorModules are the drivers of sensors that no device asks for by an alias.
 var sensorModules = []string{"coretemp", "k10temp", "drivetemp", "acpi_power_meter", "i2c-dev"}
 
 // sensors loads the drivers of what measures, and of the watchdog.

@@ -40,7 +40,7 @@ nothing in, drivers. Init runs it once at boot; it is of no use anywhere else.`,
 			}
 			endWatch := watchForHands(os.Stdout) // a file: the one who writes the archive outlives this process
 			defer endWatch()
-			return boot.Run(c.Context(), a.out, func(ctx context.Context, console io.Writer) error {
+			return boot.Run(c.Context(), boot.Consoles{}, func(ctx context.Context, console io.Writer) error {
 				endWatch() // before questions are asked there
 				return a.setupAtBoot(ctx, console)
 			})

@@ -47,6 +47,7 @@ var directories = []struct {
 }{
 	{"/dev/pts", 0o755, 0, 0},
 	{"/dev/shm", 0o1777, 0, 0},
+	{"/run/minne", 0o755, 0, 0}, // programs of other users have directories in it
 	{"/run/frr", 0o755, frrID, frrID},
 	{"/run/sshd", 0o755, 0, 0},
 	{"/run/chrony", 0o750, chronyID, chronyID},

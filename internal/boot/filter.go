@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/vishvananda/netlink"
+
 	"minne/internal/nft"
 )
 
@@ -47,5 +49,14 @@ func filter(ctx context.Context, _ *Report) error {
 	if _, err := nft.Run(ctx, filterText, "-f", "-"); err != nil {
 		return fmt.Errorf("nothing keeps packets out: %w", err)
 	}
-	return nil
+	return loopback()
+}
+
+// loopback brings up the interface by which the router's programs talk to each other, its own DNS server among them.
+func loopback() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(lo)
 }

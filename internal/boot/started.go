@@ -24,18 +24,26 @@ func OnImage() bool {
 	return err == nil
 }
 
-// Say writes a line to every console of the machine.
-func Say(format string, args ...any) {
-	line := fmt.Sprintf("minne: "+format, args...)
-	line = strings.ReplaceAll(line, "\n", "\n       ") + "\n"
+// Consoles writes to every console of the machine that is there: a person may stand before
+// any of them.
+type Consoles struct{}
+
+func (Consoles) Write(b []byte) (int, error) {
 	for _, path := range consoles {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|nonblock, 0)
 		if err != nil {
 			continue // a line that the machine does not have
 		}
-		_, _ = f.WriteString("\n" + line)
+		_, _ = f.Write(b)
 		f.Close()
 	}
+	return len(b), nil
+}
+
+// Say writes a line to every console of the machine.
+func Say(format string, args ...any) {
+	line := fmt.Sprintf("minne: "+format, args...)
+	fmt.Fprint(Consoles{}, "\n"+strings.ReplaceAll(line, "\n", "\n       ")+"\n")
 }
 
 // Started is told by the daemon what it began with: the revision in use (0 for

@@ -31,7 +31,7 @@ func TestFastPath(t *testing.T) {
 			"-netdev", fmt.Sprintf("tap,id=t%d,ifname=tap%d,script=no,downscript=no,queues=4,vhost=off", i, i),
 			"-device", fmt.Sprintf("virtio-net-pci,netdev=t%d,mac=%s,mq=on,vectors=10,guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off", i, testimage.PortMAC(i)))
 	}
-	m := testimage.Boot(t, testimage.Options{Disk: configured(t), Extra: extra})
+	m := testimage.Boot(t, testimage.Options{Disk: configured(t), CPUs: 2, Extra: extra})
 	up(m)
 	run(`ip netns add lan; ip link set tap1 netns lan
 		ip address add 198.51.100.9/24 dev tap0; ip link set tap0 up; ip route add 192.0.2.0/24 via 198.51.100.2

@@ -22,10 +22,11 @@ import (
 	"minne/internal/testimage"
 )
 
-// first is a disk whose router was given the configuration "plain", made once.
+// first is a disk whose router was given the configuration "plain", made once. The file
+// has no name: it is gone with this process, however that ends.
 var first struct {
 	sync.Once
-	disk string
+	disk *os.File
 }
 
 // configured returns a copy of that disk.
@@ -37,15 +38,17 @@ func configured(t *testing.T) string {
 		shell(m)
 		configure(m, plain)
 		m.Off()
-		kept := filepath.Join(os.TempDir(), fmt.Sprintf("minne-configured-%d.img", os.Getpid()))
-		copySparse(t, disk, kept)
-		first.disk = kept
+		f, err := os.Open(disk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first.disk = f
 	})
-	if first.disk == "" {
+	if first.disk == nil {
 		t.Fatal("no configured disk: its test failed")
 	}
 	disk := filepath.Join(t.TempDir(), "disk.img")
-	copySparse(t, first.disk, disk)
+	copySparse(t, fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), first.disk.Fd()), disk)
 	return disk
 }
 
@@ -247,7 +250,7 @@ func TestOtherPorts(t *testing.T) {
 	})
 	t.Run("renamed", func(t *testing.T) {
 		m := testimage.Boot(t, testimage.Options{Disk: configured(t), Ports: 2, Card: "e1000e",
-			Extra: []string{"-netdev", "user,id=x,restrict=on", "-device", "virtio-net-pci,netdev=x,mac=52:54:00:00:00:99,addr=0x2"}})
+			Extra: []string{"-netdev", "user,id=x,restrict=on", "-device", "virtio-net-pci,netdev=x,mac=52:54:00:00:00:99"}})
 		up(m)
 		forwards(t, m)
 	})

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"minne/internal/testimage"
 	"minne/internal/testns"
@@ -42,6 +43,21 @@ func shell(m *testimage.Machine) {
 func login(m *testimage.Machine) {
 	m.Expect(`No password is set\.`)
 	m.Expect(`# `)
+	m.Run("stty -echo; dmesg -n 1")
+}
+
+// signIn gets a shell on the console of a router whose admin has a password.
+func signIn(m *testimage.Machine, password string) {
+	for range 3 {
+		m.Expect(`login: `)
+		m.Type("admin\n")
+		m.Expect(`assword: `)
+		time.Sleep(time.Second) // login forgets what was typed before it had switched the echo off
+		m.Type(password + "\n")
+		if m.Expect(`# |Login incorrect`)[0] == "# " {
+			break
+		}
+	}
 	m.Run("stty -echo; dmesg -n 1")
 }
 

@@ -60,6 +60,45 @@ func TestClosed(t *testing.T) {
 	}
 }
 
+// TestClosedUDP asks the router's DNS and time servers: from the LAN they answer, from the WAN
+// they don't, nor does anything at the ports that routers are known to have open.
+func TestClosedUDP(t *testing.T) {
+	m := testimage.Boot(t, testimage.Options{Disk: testimage.Copy(t), Ports: 2})
+	shell(m)
+	configure(m, guarded)
+	m.Run("until ss -lnu | grep -q ':53 ' && ss -lnu | grep -q ':123 '; do sleep 1; done")
+	query := append([]byte("\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00"), "\x04edge\x00\x00\x01\x00\x01"...) // a bare name, which it answers itself
+	clock := append([]byte{0x23}, make([]byte, 47)...)                                                             // RFC 5905: version 4, client
+	questions := map[uint16][]byte{53: query, 123: clock, 67: query, 69: query, 161: query, 500: query, 520: query, 1900: query, 4500: query, 5353: query, 51820: query}
+	wan := host{t: t, port: m.Ports[0], name: "wan", mac: hostMAC(0)}
+	lan := host{t: t, port: m.Ports[1], name: "lan", mac: hostMAC(1)}
+	answered := func(from host, src, dst, gateway string) (ports []int) {
+		source, target := netip.MustParseAddr(src), netip.MustParseAddr(dst)
+		for range 8 {
+			for port, question := range questions {
+				from.datagram(parseMAC(gateway), source, target, 40000, port, question)
+			}
+			for {
+				frame := from.await(src, time.Second)
+				if frame == nil {
+					break
+				}
+				ports = append(ports, int(binary.BigEndian.Uint16(frame[34:])))
+			}
+		}
+		slices.Sort(ports)
+		return slices.Compact(ports)
+	}
+	if got := answered(lan, "192.0.2.77", "192.0.2.1", testimage.PortMAC(1)); !slices.Contains(got, 53) || !slices.Contains(got, 123) {
+		t.Errorf("answered to the LAN: %v, want 53 and 123", got)
+	}
+	for _, dst := range []string{"198.51.100.2", "192.0.2.1"} {
+		if got := answered(wan, "198.51.100.9", dst, testimage.PortMAC(0)); len(got) > 0 {
+			t.Errorf("answered to the WAN at %s: %v", dst, got)
+		}
+	}
+}
+
 // TestHelp has a configuration that nobody can read. The console says so and where to
 // log in; that port takes a login and nothing else.
 func TestHelp(t *testing.T) {

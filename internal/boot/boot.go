@@ -28,6 +28,7 @@ func Run(ctx context.Context, console io.Writer, setup Setup) error {
 	steps := []step{
 		{"file systems", fileSystems},
 		{"medium", mountMedium},
+		{"password", password},
 		{"sensors", sensors},
 		{"clock", clock},
 		{"filter", filter},

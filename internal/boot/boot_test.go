@@ -3,12 +3,16 @@
 package boot
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"minne/internal/instance"
+	"minne/internal/revisions"
 )
 
 func TestCorrected(t *testing.T) {
@@ -90,4 +94,53 @@ func TestNotOnImage(t *testing.T) {
 	if _, err := ReadReport(); err != ErrNotImage {
 		t.Errorf("%v", err)
 	}
+}
+
+// The password is that of the last confirmed revision; before the first one, of the file.
+func TestStoredPassword(t *testing.T) {
+	standard, err := instance.New(instance.Default)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inst := standard.Under(t.TempDir())
+	dir := filepath.Dir(inst.Config)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write := func(file, text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configuration := func(secret string) string {
+		return "version: 1\nsystem: {admin: {password: " + secret + "}}\ninterfaces: {}\n"
+	}
+	has := func(what string, want bool) {
+		t.Helper()
+		if d, err := storedPassword(inst); want != (err == nil && !d.Empty()) {
+			t.Errorf("%s: there is a password: %v, want %v (%v)", what, !want, want, err)
+		}
+	}
+	has("nothing at all", false)
+	write(inst.Config, configuration("mine"))
+	has("no secrets", false)
+	write(inst.Secrets, "mine: $6$salt$hash\n")
+	has("the first file", true)
+	write(inst.Config, "version: [")
+	has("a file that is wrong", false)
+
+	store, err := revisions.Open(inst.StateDir+"/revisions", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []revisions.Revision{
+		{State: revisions.Confirmed, Source: inst.Config, Config: configuration("mine")},
+		{State: revisions.Reverted, Source: inst.Config, Config: configuration("other")},
+	} {
+		if _, err := store.Add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	has("a confirmed revision, the file is wrong", true)
 }

@@ -54,10 +54,15 @@ func configured(inst instance.Instance) bool {
 	if _, err := os.Stat(inst.Config); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return true
 	}
+	_, ok := confirmed(inst)
+	return ok
+}
+
+// confirmed is the last revision that the router had confirmed.
+func confirmed(inst instance.Instance) (revisions.Revision, bool) {
 	store, err := revisions.Read(inst.StateDir + "/revisions")
 	if err != nil {
-		return false
+		return revisions.Revision{}, false
 	}
-	_, ok := store.Confirmed(0)
-	return ok
+	return store.Confirmed(0)
 }

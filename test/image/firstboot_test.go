@@ -224,6 +224,9 @@ func TestFirstBoot(t *testing.T) {
 			if from := netip.AddrFrom4([4]byte(got[12:16])); from != wan.address {
 				t.Errorf("a packet of %v comes out from %v, want %v", mine, from, wan.address)
 			}
+			m.Type("reboot\n")
+			signIn(m, password)
+			m.Run("! grep -q '\"failed\"' /run/minne/boot.json")
 			return
 		case <-time.After(time.Second):
 		}

@@ -25,3 +25,38 @@ struct {
 	__type(key, __u32);
 	__type(value, struct run);
 } run SEC(".maps");
+
+// BENCH_ARRAY is memory of so many bytes that a benchmark shares with user space.
+#define BENCH_ARRAY(name, bytes)                                                 \
+	struct {                                                                 \
+		__uint(type, BPF_MAP_TYPE_ARRAY);                                \
+		__uint(map_flags, BPF_F_MMAPABLE);                               \
+		__uint(key_size, 4);                                             \
+		__uint(value_size, bytes);                                       \
+		__uint(max_entries, 1);                                          \
+	} name SEC(".maps")
+
+// BENCH_PROGRAM takes a step for each lookup of a run and measures the time of all. The file that
+// uses it has an array `answers` and a `struct walk` with at least keys, answers and run, which
+// is what a step gets; further fields of it are initialised by what follows the array of keys.
+#define BENCH_PROGRAM(name, step, key_array, ...)                                \
+	SEC("xdp") int name(struct xdp_md *ctx)                                  \
+	{                                                                        \
+		__u32 zero = 0;                                                  \
+		struct run *r = bpf_map_lookup_elem(&run, &zero);                \
+		void *list = bpf_map_lookup_elem(&key_array, &zero);             \
+		void *out = bpf_map_lookup_elem(&answers, &zero);                \
+                                                                                 \
+		if (!r || !list || !out)                                         \
+			return XDP_ABORTED;                                      \
+                                                                                 \
+		struct walk w = {                                                \
+			.keys = list, .answers = out, .run = r, ##__VA_ARGS__    \
+		};                                                               \
+		r->sum = 0;                                                      \
+		__u64 before = bpf_ktime_get_ns();                               \
+                                                                                 \
+		bpf_loop(r->count, step, &w, 0);                                 \
+		r->ns = bpf_ktime_get_ns() - before;                             \
+		return XDP_PASS;                                                 \
+	}

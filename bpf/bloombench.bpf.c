@@ -29,29 +29,9 @@ const volatile __u32 keys_mask = KEYS - 1;
 const volatile __u32 filter_mask = 0; // words of the image, minus 1
 
 // The loader sets the sizes of keys and filter. Behind the keys there are BLOOM_KEY bytes.
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(key_size, 4);
-	__uint(value_size, KEYS * 4 + BLOOM_KEY);
-	__uint(max_entries, 1);
-} keys SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(key_size, 4);
-	__uint(value_size, KEYS * 4);
-	__uint(max_entries, 1);
-} answers SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(key_size, 4);
-	__uint(value_size, 4);
-	__uint(max_entries, 1);
-} filter SEC(".maps");
+BENCH_ARRAY(keys, KEYS * 4 + BLOOM_KEY);
+BENCH_ARRAY(answers, KEYS * 4);
+BENCH_ARRAY(filter, 4);
 
 // What a loop carries from one key to the next.
 struct walk {
@@ -124,27 +104,7 @@ static long answer_one(__u32 i, struct walk *w)
 	return 0;
 }
 
-#define PROGRAM(name, step)                                                      \
-	SEC("xdp") int name(struct xdp_md *ctx)                                  \
-	{                                                                        \
-		__u32 zero = 0;                                                  \
-		struct run *r = bpf_map_lookup_elem(&run, &zero);                \
-		void *list = bpf_map_lookup_elem(&keys, &zero);                  \
-		__u32 *out = bpf_map_lookup_elem(&answers, &zero);               \
-                                                                                 \
-		if (!r || !list || !out)                                         \
-			return XDP_ABORTED;                                      \
-                                                                                 \
-		struct walk w = { .keys = list, .answers = out, .run = r };      \
-		r->sum = 0;                                                      \
-		__u64 before = bpf_ktime_get_ns();                               \
-                                                                                 \
-		bpf_loop(r->count, step, &w, 0);                                 \
-		r->ns = bpf_ktime_get_ns() - before;                             \
-		return XDP_PASS;                                                 \
-	}
-
-PROGRAM(bench, time_one)
-PROGRAM(check, answer_one)
+BENCH_PROGRAM(bench, time_one, keys)
+BENCH_PROGRAM(check, answer_one, keys)
 
 char _license[] SEC("license") = "Dual BSD/GPL";

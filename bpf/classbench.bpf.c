@@ -14,21 +14,8 @@
 // Keys and answers; a power of two.
 #define KEYS (1 << 16)
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(key_size, 4);
-	__uint(value_size, KEYS * sizeof(struct classify_key));
-	__uint(max_entries, 1);
-} keys SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(key_size, 4);
-	__uint(value_size, KEYS * 4);
-	__uint(max_entries, 1);
-} answers SEC(".maps");
+BENCH_ARRAY(keys, KEYS * sizeof(struct classify_key));
+BENCH_ARRAY(answers, KEYS * 4);
 
 // What a loop carries from one lookup to the next.
 struct walk {
@@ -113,32 +100,12 @@ static long answer_set(__u32 i, struct walk *w)
 	return 0;
 }
 
-#define PROGRAM(name, step)                                                      \
-	SEC("xdp") int name(struct xdp_md *ctx)                                  \
-	{                                                                        \
-		__u32 zero = 0;                                                  \
-		struct run *r = bpf_map_lookup_elem(&run, &zero);                \
-		struct classify_key *k = bpf_map_lookup_elem(&keys, &zero);      \
-		__u32 *out = bpf_map_lookup_elem(&answers, &zero);               \
-                                                                                 \
-		if (!r || !k || !out)                                            \
-			return XDP_ABORTED;                                      \
-                                                                                 \
-		struct walk w = { .keys = k, .answers = out, .run = r };         \
-		r->sum = 0;                                                      \
-		__u64 before = bpf_ktime_get_ns();                               \
-                                                                                 \
-		bpf_loop(r->count, step, &w, 0);                                 \
-		r->ns = bpf_ktime_get_ns() - before;                             \
-		return XDP_PASS;                                                 \
-	}
-
-PROGRAM(bench_loop, time_loop)
-PROGRAM(bench4, time4)
-PROGRAM(bench6, time6)
-PROGRAM(check, answer)
-PROGRAM(bench_set4, time_set4)
-PROGRAM(bench_set6, time_set6)
-PROGRAM(check_set, answer_set)
+BENCH_PROGRAM(bench_loop, time_loop, keys)
+BENCH_PROGRAM(bench4, time4, keys)
+BENCH_PROGRAM(bench6, time6, keys)
+BENCH_PROGRAM(check, answer, keys)
+BENCH_PROGRAM(bench_set4, time_set4, keys)
+BENCH_PROGRAM(bench_set6, time_set6, keys)
+BENCH_PROGRAM(check_set, answer_set, keys)
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -33,29 +33,9 @@ struct key6 {
 	__u64 hi, lo;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(key_size, 4);
-	__uint(value_size, KEYS * 4);
-	__uint(max_entries, 1);
-} keys4 SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(key_size, 4);
-	__uint(value_size, KEYS * 16);
-	__uint(max_entries, 1);
-} keys6 SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(key_size, 4);
-	__uint(value_size, KEYS * 2);
-	__uint(max_entries, 1);
-} answers SEC(".maps");
+BENCH_ARRAY(keys4, KEYS * 4);
+BENCH_ARRAY(keys6, KEYS * 16);
+BENCH_ARRAY(answers, KEYS * 2);
 
 // What a loop carries from one lookup to the next.
 struct walk {
@@ -138,31 +118,9 @@ static long answer6(__u32 i, struct walk *w)
 	return 0;
 }
 
-#define PROGRAM(name, step, key_array)                                          \
-	SEC("xdp") int name(struct xdp_md *ctx)                                  \
-	{                                                                        \
-		__u32 zero = 0;                                                  \
-		struct run *r = bpf_map_lookup_elem(&run, &zero);                \
-		void *keys = bpf_map_lookup_elem(&key_array, &zero);             \
-		__u16 *out = bpf_map_lookup_elem(&answers, &zero);               \
-                                                                                 \
-		if (!r || !keys || !out)                                         \
-			return XDP_ABORTED;                                      \
-                                                                                 \
-		struct walk w = {                                                \
-			.ctx = ctx, .keys = keys, .answers = out, .run = r,      \
-		};                                                               \
-		r->sum = 0;                                                      \
-		__u64 before = bpf_ktime_get_ns();                               \
-                                                                                 \
-		bpf_loop(r->count, step, &w, 0);                                 \
-		r->ns = bpf_ktime_get_ns() - before;                             \
-		return XDP_PASS;                                                 \
-	}
-
-PROGRAM(bench4, time4, keys4)
-PROGRAM(bench6, time6, keys6)
-PROGRAM(check4, answer4, keys4)
-PROGRAM(check6, answer6, keys6)
+BENCH_PROGRAM(bench4, time4, keys4, .ctx = ctx)
+BENCH_PROGRAM(bench6, time6, keys6, .ctx = ctx)
+BENCH_PROGRAM(check4, answer4, keys4, .ctx = ctx)
+BENCH_PROGRAM(check6, answer6, keys6, .ctx = ctx)
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -41,30 +41,11 @@ struct key {
 	__u64 hi, lo;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(key_size, 4);
-	__uint(value_size, KEYS * 16);
-	__uint(max_entries, 1);
-} keys SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(key_size, 4);
-	__uint(value_size, KEYS * 4);
-	__uint(max_entries, 1);
-} answers SEC(".maps");
+BENCH_ARRAY(keys, KEYS * 16);
+BENCH_ARRAY(answers, KEYS * 4);
 
 // The loader sets the size.
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(key_size, 4);
-	__uint(value_size, 4);
-	__uint(max_entries, 1);
-} lpm_image SEC(".maps");
+BENCH_ARRAY(lpm_image, 4);
 
 struct trie_key4 {
 	__u32 bits;
@@ -232,31 +213,9 @@ static long answer6(__u32 i, struct walk *w)
 	return 0;
 }
 
-#define PROGRAM(name, step)                                                      \
-	SEC("xdp") int name(struct xdp_md *ctx)                                  \
-	{                                                                        \
-		__u32 zero = 0;                                                  \
-		struct run *r = bpf_map_lookup_elem(&run, &zero);                \
-		void *list = bpf_map_lookup_elem(&keys, &zero);                  \
-		__u32 *out = bpf_map_lookup_elem(&answers, &zero);               \
-                                                                                 \
-		if (!r || !list || !out)                                         \
-			return XDP_ABORTED;                                      \
-                                                                                 \
-		struct walk w = {                                                \
-			.ctx = ctx, .keys = list, .answers = out, .run = r,      \
-		};                                                               \
-		r->sum = 0;                                                      \
-		__u64 before = bpf_ktime_get_ns();                               \
-                                                                                 \
-		bpf_loop(r->count, step, &w, 0);                                 \
-		r->ns = bpf_ktime_get_ns() - before;                             \
-		return XDP_PASS;                                                 \
-	}
-
-PROGRAM(bench4, time4)
-PROGRAM(bench6, time6)
-PROGRAM(check4, answer4)
-PROGRAM(check6, answer6)
+BENCH_PROGRAM(bench4, time4, keys, .ctx = ctx)
+BENCH_PROGRAM(bench6, time6, keys, .ctx = ctx)
+BENCH_PROGRAM(check4, answer4, keys, .ctx = ctx)
+BENCH_PROGRAM(check6, answer6, keys, .ctx = ctx)
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -103,7 +103,8 @@ certificates() {
 # own_files adds Minne and the overlay, with the rights that image/rights names.
 own_files() {
 	cp bin/minne "$root/usr/sbin/minne"
-	cp -R image/overlay/. "$root/"
+	# Files and links only: git knows no empty directories, so they may differ between checkouts.
+	(cd image/overlay && find . ! -type d -exec cp -P --parents -t "$root" {} +)
 	mkdir -p "$root/usr/lib/minne" "$root/usr/share/minne"
 	cp LICENSE "$root/usr/share/minne/"
 	printf '{"version":"%s","arch":"%s","built":"%s"}\n' "$version" "$arch" "$(stamp)" >"$root/usr/lib/minne/release.json"
@@ -167,4 +168,6 @@ seal_system() {
 	go run ./image/seal -version "$version" -arch "$arch" -built "$(stamp)" -key "$key" "$system" "build/$name.upgrade" "$top/stage/trailer"
 	system_size=$(stat -c %s "$system")
 	system_sha256=$(sha256sum "$system" | cut -d' ' -f1)
+	least=$((system_size / 1048576 + 1)) # the trailer comes behind it
+	[ "$least" -le "$slot_size" ] || die "the system needs $least MiB, a slot has $slot_size: --size $((least * 3 / 2)) leaves room for later ones"
 }

@@ -52,6 +52,7 @@ fi
 version=${VERSION:-$(git describe --always --dirty)}
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
+umask 022
 work=$PWD/build/image/$arch
 name=minne-$version-$arch
 mkdir -p "$work"

@@ -100,7 +100,7 @@ certificates() {
 	find "$top/usr/share/ca-certificates" -name '*.crt' | sort | xargs cat >"$root/etc/ssl/certs/ca-certificates.crt"
 }
 
-# own_files adds Minne and the overlay, with the rights that image/rights names.
+# own_files adds Minne and the overlay. Rights are the same for all files, but for a few: nobody gets more by a set-user-id bit.
 own_files() {
 	cp bin/minne "$root/usr/sbin/minne"
 	# Files and links only: git knows no empty directories, so they may differ between checkouts.
@@ -114,7 +114,8 @@ own_files() {
 	cp "$top/boot/vmlinuz-$kernel" "$root/boot/vmlinuz"
 	if [ -n "$firmware" ]; then cp -a "$top/usr/lib/firmware" "$root/usr/lib/firmware"; fi
 	find "$root" -type d -exec chmod u=rwx,go=rx {} +
-	find "$root" -type f -exec chmod u+rw,go-w,a+r,ug-s {} +
+	find "$root" -type f -perm -u=x -exec chmod 755 {} +
+	find "$root" -type f ! -perm -u=x -exec chmod 644 {} +
 	chown -R 0:0 "$root"
 	chmod 600 "$root/etc/shadow"
 	chmod 1777 "$root/tmp"

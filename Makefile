@@ -58,7 +58,7 @@ lint: generate
 # the cache of test results does not know.
 test: lint build build/minne.img
 	$(GO) test -count=1 -p 2 -timeout 20m ./... $(ARGS)
-	$(GO) test -count=1 -timeout 20m -tags image -run 'TestRouter$$' ./test/image # the whole of a boot; the rest: ./dev test-image
+	$(GO) test -count=1 -timeout 20m -tags image -run 'TestRouter$$|TestUEFI$$|TestListing$$' ./test/image # boots by both firmwares; the rest: ./dev test-image
 	$(GO) test -count=1 -v -run TestVerifier ./internal/fastpath
 	MINNE_TEST_UML=1 $(GO) test -count=1 -run 'TestStatelessVerdicts|TestSets$$|TestLimits$$' ./internal/fastpath # no JIT, no BTF, aligned loads
 	GOARCH=mips $(GO) build -o /dev/null ./cmd/minne # 32 bits and the other byte order; make cross compiles for all

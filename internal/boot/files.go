@@ -127,25 +127,33 @@ func link(path string) error {
 	return os.Symlink(filepath.Join(medium.Mount, path), path)
 }
 
-// mountConfig tries, in this order: as it is (the kernel replays the journal of a
-// file system that a power cut left), without its journal (a medium that can't be
-// written), after a repair.
+// mountConfig mounts the partition of the configuration and notes what is on it.
 func mountConfig() error {
 	device, err := slot.Device(slot.PartConfig)
+	if err == nil {
+		err = mountExt4(device, medium.Mount)
+	}
 	if err != nil {
 		return err
 	}
+	return medium.Note()
+}
+
+// mountExt4 tries, in this order: as it is (the kernel replays the journal of a
+// file system that a power cut left), without its journal (a medium that can't be
+// written), after a repair.
+func mountExt4(device, target string) error {
 	flags := uintptr(medium.Flags | unix.MS_RDONLY)
 	const options = "errors=remount-ro"
-	first := unix.Mount(device, medium.Mount, "ext4", flags, options)
+	first := unix.Mount(device, target, "ext4", flags, options)
 	if first == nil {
 		return nil
 	}
-	if unix.Mount(device, medium.Mount, "ext4", flags, options+",noload") == nil {
+	if unix.Mount(device, target, "ext4", flags, options+",noload") == nil {
 		return nil
 	}
 	out, err := exec.Command("e2fsck", "-y", device).CombinedOutput()
-	if err := unix.Mount(device, medium.Mount, "ext4", flags, options); err == nil {
+	if err := unix.Mount(device, target, "ext4", flags, options); err == nil {
 		return nil
 	}
 	return fmt.Errorf("mount %s: %w; e2fsck: %v: %.200s", device, first, err, out)

@@ -73,7 +73,7 @@ func release() error {
 	lock := writing.lock
 	writing.lock = nil
 	defer lock.Close() // and with it the lock
-	if err := syncAll(); err != nil {
+	if err := errors.Join(syncAll(), Note()); err != nil {
 		return err
 	}
 	// One that fails has lost its share: the medium is the others', of whom the last shuts it.
@@ -95,6 +95,9 @@ func open() error {
 	}
 	if err := remount(false); err != nil {
 		lock.Close()
+		if !Alive() {
+			return ErrGone
+		}
 		return fmt.Errorf("%w: make %s writable: %w", ErrReadOnly, Mount, err)
 	}
 	writing.lock = lock

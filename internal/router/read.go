@@ -4,15 +4,19 @@ package router
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"minne/internal/config"
 	"minne/internal/fastpath/match"
 	"minne/internal/firewall"
 	"minne/internal/instance"
+	"minne/internal/medium"
 )
 
 // reader reads configurations and the secrets beside them.
@@ -29,7 +33,7 @@ func (r reader) read(source, text string, strict bool) (Input, error) {
 	if err != nil {
 		return Input{}, err
 	}
-	secrets, err := config.LoadSecrets(r.inst.Secrets)
+	secrets, err := r.secrets()
 	if err != nil && !strict {
 		r.log.Error("the secrets can't be read, going on without", "error", err)
 		err = nil
@@ -56,13 +60,21 @@ func (r reader) read(source, text string, strict bool) (Input, error) {
 	return in, err
 }
 
+func (r reader) secrets() (config.Secrets, error) {
+	secrets, err := config.LoadSecrets(r.inst.Secrets)
+	if errors.Is(err, unix.EIO) {
+		err = fmt.Errorf("%w: %w", medium.ErrGone, err)
+	}
+	return secrets, err
+}
+
 // preview is read for users who may not know the secrets: it checks all but those.
 func (r reader) preview(source, text string, _ bool) (Input, error) {
 	cfg, err := config.Parse(source, []byte(text))
 	if err != nil {
 		return Input{}, err
 	}
-	secrets, err := config.LoadSecrets(r.inst.Secrets)
+	secrets, err := r.secrets()
 	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
 		secrets, err = config.UnreadSecrets(), nil
 	}

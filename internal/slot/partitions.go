@@ -30,17 +30,45 @@ func Partition(slot string) string { return "minne-" + slot }
 // booted from where the initramfs noted it (/run/minne-disk holds the disk's
 // name, such as "sda"), else on any.
 func Device(partition string) (string, error) {
-	disk, err := os.ReadFile("/run/minne-disk")
+	disk, err := os.ReadFile(diskFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	return deviceIn("/sys/class/block", strings.TrimSpace(string(disk)), partition)
+	return deviceIn(blockClass, strings.TrimSpace(string(disk)), partition)
 }
 
+// Devices returns the device files of the partitions of that name on all disks.
+func Devices(partition string) ([]string, error) { return devicesIn(blockClass, "", partition) }
+
+// Moved notes that the medium is now the disk that a device file is a partition of.
+func Moved(device string) error {
+	path, err := filepath.EvalSymlinks(filepath.Join(blockClass, filepath.Base(device)))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(diskFile, []byte(filepath.Base(filepath.Dir(path))+"\n"), 0o644)
+}
+
+const (
+	blockClass = "/sys/class/block"
+	diskFile   = "/run/minne-disk"
+)
+
 func deviceIn(class, disk, partition string) (string, error) {
+	found, err := devicesIn(class, disk, partition)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("partition %s not found: %w", partition, ErrNoMedium)
+	}
+	if err != nil {
+		return "", err
+	}
+	return found[0], nil
+}
+
+func devicesIn(class, disk, partition string) (found []string, err error) {
 	entries, err := os.ReadDir(class)
 	if err != nil {
-		return "", fmt.Errorf("partition %s: %w", partition, err)
+		return nil, fmt.Errorf("partition %s: %w", partition, err)
 	}
 	for _, e := range entries {
 		text, err := os.ReadFile(filepath.Join(class, e.Name(), "uevent"))
@@ -51,10 +79,10 @@ func deviceIn(class, disk, partition string) (string, error) {
 			continue
 		}
 		if field(string(text), "PARTNAME") == partition {
-			return "/dev/" + e.Name(), nil
+			found = append(found, "/dev/"+e.Name())
 		}
 	}
-	return "", fmt.Errorf("partition %s not found: %w", partition, ErrNoMedium)
+	return found, nil
 }
 
 // field returns the value of KEY=value in a uevent file.

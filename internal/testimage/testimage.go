@@ -34,7 +34,7 @@ type Options struct {
 	Disk     string   // file of the disk; see Copy
 	UEFI     bool     // OVMF, else SeaBIOS
 	ReadOnly bool     // writes to the disk fail, as on a worn-out or locked medium
-	USB      bool     // the disk is a USB stick, else virtio
+	USB      bool     // the disk is a USB stick, "stick" for the monitor; else virtio
 	CPUs     int      // 0 for 1; with more, QEMU 7.2 loses a kernel now and then: see Boot
 	Memory   int      // MB; 0 for 512
 	Ports    int      // network ports with frames, virtio-net unless Card names another
@@ -141,7 +141,7 @@ func (m *Machine) arguments(o Options) []string {
 	args = append(args, drive...)
 	if o.USB {
 		args = append(args, "-device", "qemu-xhci")
-		device = "usb-storage,drive=disk,bootindex=0"
+		device = "usb-storage,id=stick,drive=disk,bootindex=0"
 	}
 	args = append(args, "-device", device)
 	if o.UEFI {

@@ -33,7 +33,7 @@ func (a Asked) Works(ctx context.Context, hosts []netip.Addr) (Works, error) {
 		return w, err
 	}
 	for _, l := range links {
-		if l.State == "up" {
+		if l.State == "up" && l.Name != "lo" {
 			w.Interfaces = append(w.Interfaces, l.Name)
 		}
 	}

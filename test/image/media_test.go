@@ -214,6 +214,31 @@ func TestReadOnlyMedium(t *testing.T) {
 	forwards(t, m)
 }
 
+// TestPulledStick pulls the stick out of a router that runs from memory: it routes, refuses
+// commits, and takes them again when the stick is back.
+func TestPulledStick(t *testing.T) {
+	disk := configured(t)
+	m := testimage.Boot(t, testimage.Options{Disk: disk, USB: true, Ports: 2})
+	up(m)
+	m.Monitor("device_del stick")
+	m.Expect(`the medium was pulled out: the router goes on`)
+	m.Run("while [ -e /dev/sda ]; do sleep 1; done; echo 3 >/proc/sys/vm/drop_caches")
+	forwards(t, m)
+	m.Write("/tmp/minne.yaml", strings.Replace(plain, "edge", "changed", 1))
+	if out, code := m.Try("minne apply /tmp/minne.yaml"); code != "1" || !strings.Contains(out, "the medium can't be read: it was pulled out") {
+		t.Errorf("a commit without the medium: exit code %s\n%s", code, out)
+	}
+	m.Monitor("drive_add 0 if=none,id=again,format=raw,cache=unsafe,file=" + disk)
+	m.Monitor("device_add usb-storage,id=stick,drive=again")
+	m.Expect(`the medium is back`)
+	m.Run("minne apply /tmp/minne.yaml")
+	m.Type("reboot\n")
+	up(m)
+	if out := m.Run("hostname"); strings.TrimSpace(out) != "changed" {
+		t.Errorf("after a restart the host is %s", out)
+	}
+}
+
 // TestFullMedium commits onto a partition without room: the commit is refused, and
 // the next start is with what was there before.
 func TestFullMedium(t *testing.T) {

@@ -40,7 +40,8 @@ func Alive() bool {
 	if unix.Stat(Mount, &mount) != nil {
 		return false
 	}
-	_, err := os.Stat(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(mount.Dev), unix.Minor(mount.Dev)))
+	dev := uint64(mount.Dev) // 32 bits on MIPS
+	_, err := os.Stat(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(dev), unix.Minor(dev)))
 	return err == nil
 }
 

@@ -45,13 +45,14 @@ func MediumChanged() error {
 	return nil
 }
 
-// isOurs tells whether a partition holds what this router's configuration was when it was last seen.
+// isOurs tells whether a partition holds what this router's configuration was when it was last seen. Nothing is
+// written to it, not even what its journal may hold: it may be somebody else's.
 func isOurs(device string) (same bool, err error) {
 	if err := os.MkdirAll(lookDir, 0o700); err != nil {
 		return false, err
 	}
-	if err := mountExt4(device, lookDir); err != nil {
-		return false, err
+	if err := unix.Mount(device, lookDir, "ext4", medium.Flags|unix.MS_RDONLY, "noload"); err != nil {
+		return false, fmt.Errorf("look at %s: %w", device, err)
 	}
 	same, err = medium.Same(lookDir)
 	return same, errors.Join(err, unix.Unmount(lookDir, 0))

@@ -33,7 +33,7 @@ func MediumChanged() error {
 	var failed []error
 	for _, device := range devices {
 		same, err := isOurs(device)
-		if same {
+		if err == nil && same {
 			return takeAgain(device)
 		}
 		failed = append(failed, err)
@@ -58,13 +58,16 @@ func isOurs(device string) (same bool, err error) {
 	return same, errors.Join(err, unix.Unmount(lookDir, 0))
 }
 
-// takeAgain puts the partition in the place of the one that is gone.
+// takeAgain puts the partition in the place of the one that is gone, which stays until this one is mounted.
 func takeAgain(device string) error {
+	if err := mountExt4(device, lookDir); err != nil {
+		return err
+	}
 	if err := unix.Unmount(medium.Mount, unix.MNT_DETACH); err != nil {
 		return fmt.Errorf("unmount the medium that is gone: %w", err)
 	}
-	if err := mountExt4(device, medium.Mount); err != nil {
-		return err
+	if err := unix.Mount(lookDir, medium.Mount, "", unix.MS_MOVE, ""); err != nil {
+		return fmt.Errorf("put %s in its place: %w", device, err)
 	}
 	if err := slot.Moved(device); err != nil {
 		return err

@@ -136,7 +136,8 @@ func mountConfig() error {
 	if err != nil {
 		return err
 	}
-	return medium.Note()
+	medium.Note()
+	return nil
 }
 
 // mountExt4 tries, in this order: as it is (the kernel replays the journal of a

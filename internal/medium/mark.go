@@ -24,13 +24,14 @@ const markFile = "/run/minne-medium.mark"
 // ErrGone is wrapped by errors of reading a medium that was pulled out.
 var ErrGone = errors.New("the medium can't be read: it was pulled out, or is damaged")
 
-// Note notes what is on the medium.
-func Note() error {
+// Note notes what is on the medium. Where that can't be read whole, or not be noted, no medium will be the same:
+// it takes a restart, but what has been written is as good as ever.
+func Note() {
 	mark, err := markOf(Mount)
 	if err != nil {
-		return fmt.Errorf("medium: %w", err)
+		mark = ""
 	}
-	return os.WriteFile(markFile, []byte(mark), 0o600)
+	_ = os.WriteFile(markFile, []byte(mark), 0o600) // an older mark fits no medium that was written to since
 }
 
 // Alive tells whether the medium is there. That something of it can be read is no proof: the kernel keeps

@@ -73,9 +73,10 @@ func release() error {
 	lock := writing.lock
 	writing.lock = nil
 	defer lock.Close() // and with it the lock
-	if err := errors.Join(syncAll(), Note()); err != nil {
+	if err := syncAll(); err != nil {
 		return err
 	}
+	Note()
 	// One that fails has lost its share: the medium is the others', of whom the last shuts it.
 	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return nil

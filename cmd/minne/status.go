@@ -49,6 +49,13 @@ func (a *app) printStatus(s api.Status) error {
 	for _, d := range s.Degraded {
 		fmt.Fprintln(a.out, "not in place:", d)
 	}
+	for _, f := range s.Faults {
+		fmt.Fprintf(a.out, "degraded: %s: %s\n", f.Key, f.Text)
+	}
+	if len(s.Repairs) > 0 {
+		last := s.Repairs[len(s.Repairs)-1]
+		fmt.Fprintf(a.out, "repaired: %d times; last at %s: %s: %s\n", s.Repaired, last.Time.Format(time.DateTime), last.Key, last.Text)
+	}
 	for _, t := range s.Tasks {
 		state := "starting"
 		switch {

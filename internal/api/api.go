@@ -28,6 +28,7 @@ package api
 import (
 	"time"
 
+	"minne/internal/health"
 	"minne/internal/plan"
 	"minne/internal/revisions"
 )
@@ -111,15 +112,20 @@ type Revision struct {
 
 // Status is the daemon's own state.
 type Status struct {
-	Instance  string       `json:"instance"`
-	Version   string       `json:"version"`
-	PID       int          `json:"pid"`
-	Started   time.Time    `json:"started"`
-	Running   int          `json:"running,omitempty"`   // revision in use
-	Confirmed int          `json:"confirmed,omitempty"` // revision the router starts with
-	Awaiting  *Awaited     `json:"awaiting,omitempty"`
-	Degraded  []string     `json:"degraded,omitempty"` // what of the running revision could not be put in place, and why
-	Tasks     []TaskStatus `json:"tasks"`
+	Instance  string    `json:"instance"`
+	Version   string    `json:"version"`
+	PID       int       `json:"pid"`
+	Started   time.Time `json:"started"`
+	Running   int       `json:"running,omitempty"`   // revision in use
+	Confirmed int       `json:"confirmed,omitempty"` // revision the router starts with
+	Awaiting  *Awaited  `json:"awaiting,omitempty"`
+	Degraded  []string  `json:"degraded,omitempty"` // what of the running revision could not be put in place, and why
+	// What is wrong beside that, told by whoever watches a part of the router; and what others
+	// had changed and the router put back: the last times, and how often in all.
+	Faults   []health.Fault  `json:"faults,omitempty"`
+	Repairs  []health.Repair `json:"repairs,omitempty"`
+	Repaired uint64          `json:"repaired,omitempty"`
+	Tasks    []TaskStatus    `json:"tasks"`
 	// How much the daemon has changed since its start. Neither number moves
 	// when what is applied is in place already.
 	KernelWrites    uint64 `json:"kernel_writes"`    // netlink, settings, nftables

@@ -85,11 +85,13 @@ func (d *Daemon) answerStatus(*http.Request, api.Empty) (api.Status, error) {
 		PID:      os.Getpid(),
 		Started:  d.started,
 		Degraded: append(state.Degraded, d.parts.services.down()...),
+		Faults:   d.parts.health.Faults(),
 		Tasks:    d.taskStatus(),
 
 		KernelWrites:    d.parts.kernel.Writes() + d.parts.firewall.Writes(),
 		RoutingCommands: d.parts.routing.Commands(),
 	}
+	status.Repairs, status.Repaired = d.parts.health.Repairs()
 	if r := state.Running; r != nil {
 		status.Running = r.Number
 		if r.State == revisions.Awaiting {

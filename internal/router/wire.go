@@ -11,6 +11,7 @@ import (
 	"minne/internal/fastpath"
 	"minne/internal/firewall"
 	"minne/internal/flows"
+	"minne/internal/health"
 	"minne/internal/instance"
 	"minne/internal/kernel"
 	"minne/internal/medium"
@@ -23,6 +24,7 @@ import (
 type parts struct {
 	inst     instance.Instance
 	log      *slog.Logger
+	health   *health.Book // what is wrong, told by all the others
 	firewall *firewall.Firewall
 	kernel   *kernel.Kernel
 	watcher  *kernel.Watcher // tells fastpath
@@ -49,6 +51,7 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 		judging:  newJudging(log.With("task", "firewall"), filter, fast),
 		inst:     inst,
 		log:      log,
+		health:   health.NewBook(log.With("task", "health")),
 		firewall: filter,
 		kernel:   kern,
 		watcher:  kernel.NewWatcher(log.With("task", "watcher"), fast),

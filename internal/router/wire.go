@@ -18,6 +18,7 @@ import (
 	"minne/internal/plan"
 	"minne/internal/routing"
 	"minne/internal/task"
+	"minne/internal/tick"
 )
 
 // parts are the subsystems of one router, with their own types. Views read them.
@@ -25,6 +26,7 @@ type parts struct {
 	inst     instance.Instance
 	log      *slog.Logger
 	health   *health.Book // what is wrong, told by all the others
+	tick     *tick.Tick   // the one slow clock, for what the kernel does not announce
 	firewall *firewall.Firewall
 	kernel   *kernel.Kernel
 	watcher  *kernel.Watcher // tells fastpath
@@ -52,6 +54,7 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 		inst:     inst,
 		log:      log,
 		health:   health.NewBook(log.With("task", "health")),
+		tick:     tick.New(),
 		firewall: filter,
 		kernel:   kern,
 		watcher:  kernel.NewWatcher(log.With("task", "watcher"), fast),
@@ -118,7 +121,7 @@ func renderFastPath(in Input) (fastpath.Desired, error) {
 
 // tasks returns what runs as long as the daemon does.
 func (p parts) tasks() []task.Task {
-	return append([]task.Task{p.watcher, newReassert(p.log, p.watcher, p.kernel), p.routing, p.fastpath.Collector()}, p.services.tasks()...)
+	return append([]task.Task{p.watcher, p.tick, newReassert(p.log, p.watcher, p.kernel), p.routing, p.fastpath.Collector()}, p.services.tasks()...)
 }
 
 func (p parts) forwarding(ctx context.Context, on bool) error { return p.kernel.Forwarding(ctx, on) }

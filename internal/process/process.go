@@ -84,17 +84,18 @@ func InNetwork(pid int, netns string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(theirs, ours)
 }
 
-// Alive says whether the process has not ended, as far as Watch has seen. A nil process is not alive.
+// Alive says whether the process has not ended, whether or not Watch has seen it. A nil process is not alive.
 func (p *Process) Alive() bool {
 	if p == nil {
 		return false
 	}
-	select {
-	case <-p.dead:
+	conn, err := p.fd.SyscallConn()
+	if err != nil {
 		return false
-	default:
-		return true
 	}
+	ended := true // the file is closed: Watch has seen the end
+	_ = conn.Control(func(fd uintptr) { ended = exited(int(fd)) })
+	return !ended
 }
 
 // Watch waits for the end of the process, then calls ended. It is called once for each process.

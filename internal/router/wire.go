@@ -47,18 +47,19 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 	book := flows.New(fast, filter.Zones)
 	fast.TellFlows(book)
 	own := ownsHost(inst)
+	told := health.NewBook(log.With("task", "health"))
 	kern := kernel.New(log.With("task", "kernel"), kernel.Options{OwnHost: own})
 	fast.AskConntrack(func() fastpath.Conntrack { return new(flows.Asker) })
 	return parts{
 		judging:  newJudging(log.With("task", "firewall"), filter, fast),
 		inst:     inst,
 		log:      log,
-		health:   health.NewBook(log.With("task", "health")),
+		health:   told,
 		tick:     tick.New(),
 		firewall: filter,
 		kernel:   kern,
 		watcher:  kernel.NewWatcher(log.With("task", "watcher"), fast),
-		routing:  routing.New(inst, log.With("task", "routing")),
+		routing:  routing.New(inst, told, log.With("task", "routing")),
 		fastpath: fast,
 		flows:    book,
 		services: newServices(inst, own, kern, log),

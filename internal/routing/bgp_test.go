@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"minne/internal/config"
+	"minne/internal/health"
 )
 
 // birdPeer is the configuration of an upstream that tells routes over one session.
@@ -384,7 +385,7 @@ func TestBGPSurvivesCrashes(t *testing.T) {
 
 	// The supervisor dies; its successor adopts the daemons and sends nothing.
 	stop()
-	l.router = newRouting(l.host, l.logger())
+	l.router = newRouting(l.host, health.NewBook(l.logger()), l.logger())
 	if err := l.router.Apply(context.Background(), l.render(cfg, upstreamSecrets)); err != nil {
 		t.Fatal(err)
 	}

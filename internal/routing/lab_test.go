@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"minne/internal/config"
+	"minne/internal/health"
 	"minne/internal/testns"
 )
 
@@ -50,9 +51,9 @@ func newLab(t *testing.T) *lab {
 		wrap = append(wrap, "chroot", frrRoot)
 	}
 	l.host = host{root: frrRoot, name: l.id, wrap: wrap, netns: "/run/netns/" + l.ns("r")}
-	l.router = newRouting(l.host, l.logger())
+	l.router = newRouting(l.host, health.NewBook(l.logger()), l.logger())
 	t.Cleanup(func() {
-		if err := newRouting(l.host, l.logger()).Stop(context.Background()); err != nil {
+		if err := newRouting(l.host, health.NewBook(l.logger()), l.logger()).Stop(context.Background()); err != nil {
 			t.Errorf("stop: %v", err)
 		}
 	})

@@ -12,25 +12,20 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
+	"minne/internal/health"
 	"minne/internal/instance"
 	"minne/internal/plan"
 	"minne/internal/process"
 )
 
-const (
-	firstBackoff = 200 * time.Millisecond
-	lastBackoff  = 30 * time.Second
-	healthyAfter = time.Minute // a daemon that lived this long is restarted without delay again
-)
-
 // Routing is FRR for one router instance. It is safe for concurrent use.
 type Routing struct {
-	host  host
-	log   *slog.Logger
-	ready chan struct{}
-	wake  process.Bell // something for Run to look at: a daemon ended, a new desired state
+	host   host
+	log    *slog.Logger
+	health *health.Book
+	ready  chan struct{}
+	wake   process.Bell // something for Run to look at: a daemon ended, a new desired state
 
 	commands atomic.Uint64
 	names    atomic.Pointer[map[string]string] // name of the BGP peer by address, for show while an Apply runs
@@ -38,25 +33,19 @@ type Routing struct {
 	mu      sync.Mutex // held during Apply, Stop and restarts
 	desired Desired    // what was applied last
 	applied bool
-	procs   map[string]*process.Process
-	backoff map[string]*backoff
+	units   map[string]*unit // by daemon
 }
 
-type backoff struct {
-	delay     time.Duration
-	notBefore time.Time
+// New returns the routing of an instance, which tells book what is wrong. Nothing runs before the first Apply.
+func New(inst instance.Instance, book *health.Book, log *slog.Logger) *Routing {
+	return newRouting(host{name: inst.FRRName, netns: "/proc/self/ns/net"}, book, log)
 }
 
-// New returns the routing of an instance. Nothing runs before the first Apply.
-func New(inst instance.Instance, log *slog.Logger) *Routing {
-	return newRouting(host{name: inst.FRRName, netns: "/proc/self/ns/net"}, log)
-}
-
-func newRouting(h host, log *slog.Logger) *Routing {
+func newRouting(h host, book *health.Book, log *slog.Logger) *Routing {
 	return &Routing{
-		host: h, log: log,
+		host: h, log: log, health: book,
 		ready: make(chan struct{}), wake: process.NewBell(),
-		procs: map[string]*process.Process{}, backoff: map[string]*backoff{},
+		units: map[string]*unit{},
 	}
 }
 
@@ -68,98 +57,6 @@ func (r *Routing) Ready() <-chan struct{} { return r.ready }
 
 // Commands returns how many configuration commands FRR has been sent so far.
 func (r *Routing) Commands() uint64 { return r.commands.Load() }
-
-// Run restarts daemons that end, and gives them their configuration. The daemons keep running when it returns.
-func (r *Routing) Run(ctx context.Context) error {
-	close(r.ready)
-	process.Supervise(ctx, r.wake, r.revive)
-	return nil
-}
-
-// revive restarts what should run and doesn't. It returns when to try again, 0 for not before notified.
-func (r *Routing) revive(ctx context.Context) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.applied || ctx.Err() != nil {
-		return 0
-	}
-	var next time.Duration
-	for _, daemon := range r.host.daemons(r.desired) {
-		p := r.procs[daemon]
-		if p.Alive() {
-			continue
-		}
-		b := r.backoff[daemon]
-		if b == nil || p != nil && time.Since(p.Since) > healthyAfter {
-			b = &backoff{delay: firstBackoff}
-			r.backoff[daemon] = b
-		}
-		wait := time.Until(b.notBefore)
-		if wait <= 0 {
-			b.notBefore = time.Now().Add(b.delay)
-			wait, b.delay = b.delay, min(2*b.delay, lastBackoff)
-			r.log.Warn("routing daemon has ended, starting it again", "daemon", daemon)
-			err := r.startAndConfigure(ctx, daemon)
-			if err == nil {
-				continue
-			}
-			r.log.Error("routing daemon can't be restarted", "daemon", daemon, "error", err, "next-attempt", wait)
-		}
-		if next == 0 || wait < next {
-			next = wait
-		}
-	}
-	return next
-}
-
-func (r *Routing) startAndConfigure(ctx context.Context, daemon string) error {
-	if err := r.ensure(ctx, daemon); err != nil {
-		return err
-	}
-	return r.configure(ctx, daemon, r.desired)
-}
-
-// ensure adopts or starts a daemon that is not known to run.
-func (r *Routing) ensure(ctx context.Context, daemon string) error {
-	if r.procs[daemon].Alive() {
-		return nil
-	}
-	p, err := r.host.adopt(daemon, r.wake.Ring)
-	if err == nil && p == nil {
-		stale := 0
-		if daemon == zebra {
-			if err := r.host.refuseForeign(); err != nil {
-				return err
-			}
-			stale = r.staleSeconds(ctx)
-		}
-		p, err = r.host.start(ctx, daemon, stale, r.wake.Ring)
-		if err == nil {
-			r.log.Info("routing daemon started", "daemon", daemon, "pid", p.PID)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	r.procs[daemon] = p
-	return nil
-}
-
-// staleSeconds returns how long a new zebra should keep what it finds in the kernel. The protocols need 10 s to
-// reconnect and then tell every route again; 1,000 routes/s is what a slow box under load does.
-// When bgpd does not run either, its sessions must come up first.
-func (r *Routing) staleSeconds(ctx context.Context) int {
-	const reconnect, noBGP, routesPerSecond = 60, 900, 1000
-	summary, err := r.BGPSummary(ctx)
-	if err != nil || summary.ASN == 0 {
-		return noBGP
-	}
-	n := uint64(0)
-	for _, routes := range summary.Tables {
-		n += routes
-	}
-	return reconnect + int(n/routesPerSecond)
-}
 
 // Apply makes FRR's state the desired one. A daemon that already has it gets no command. On an error the
 // daemons may be left between the two states; applying the former state again restores it.
@@ -176,7 +73,7 @@ func (r *Routing) Apply(ctx context.Context, d Desired) error {
 		}
 	}
 	for _, daemon := range wanted {
-		if err := r.configure(ctx, daemon, d); err != nil {
+		if err := r.place(ctx, daemon, d); err != nil {
 			return err
 		}
 	}
@@ -233,15 +130,15 @@ func (r *Routing) retire(ctx context.Context, wanted []string) error {
 		if slices.Contains(wanted, daemon) {
 			continue
 		}
-		p := r.procs[daemon]
+		p := r.unit(daemon).proc
 		if !p.Alive() {
 			var err error
 			if p, err = r.host.adopt(daemon, r.wake.Ring); err != nil {
 				return err
 			}
 		}
-		delete(r.procs, daemon)
-		delete(r.backoff, daemon)
+		delete(r.units, daemon)
+		r.health.Clear(healthKey(daemon))
 		if p == nil {
 			continue
 		}

@@ -116,18 +116,26 @@ type BGPNeighbor struct {
 	Families   map[string]BGPCounts `json:"families"`
 }
 
+// neighbors reads what bgpd tells of its sessions, by address.
+func (r *Routing) neighbors(ctx context.Context) (map[string]json.RawMessage, error) {
+	var raw map[string]json.RawMessage
+	err := r.show(ctx, bgpd, "show bgp neighbors json", &raw)
+	maps.DeleteFunc(raw, func(key string, _ json.RawMessage) bool { // there are keys beside the peers
+		_, err := netip.ParseAddr(key)
+		return err != nil
+	})
+	return raw, err
+}
+
 // BGPNeighbors reads the sessions in detail.
 func (r *Routing) BGPNeighbors(ctx context.Context) ([]BGPNeighbor, error) {
-	var raw map[string]json.RawMessage
 	out := []BGPNeighbor{}
-	if err := r.show(ctx, bgpd, "show bgp neighbors json", &raw); err != nil {
+	raw, err := r.neighbors(ctx)
+	if err != nil {
 		return out, err
 	}
 	names := r.peerNames()
 	for _, address := range slices.Sorted(maps.Keys(raw)) {
-		if _, err := netip.ParseAddr(address); err != nil {
-			continue // keys beside the peers
-		}
 		var n struct {
 			RemoteAS   uint32 `json:"remoteAs"`
 			State      string `json:"bgpState"`

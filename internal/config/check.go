@@ -22,9 +22,14 @@ import (
 
 // Check looks at a whole configuration. The error is an *Error with every
 // problem found; places are known when the configuration came from Parse.
-func Check(cfg *Config, secrets Secrets) error {
+func Check(cfg *Config, secrets Secrets) error { return check(cfg, secrets).err() }
+
+func check(cfg *Config, secrets Secrets) *problems {
 	c := newChecker(cfg)
 	c.secrets = secrets
+	for _, use := range SecretUses(cfg) {
+		c.secretExists(use.Path, use.Name)
+	}
 	c.system()
 	c.interfaces()
 	c.leasing()
@@ -35,7 +40,7 @@ func Check(cfg *Config, secrets Secrets) error {
 	}
 	c.ospf("routing.ospf", cfg.Routing.OSPF, 4)
 	c.ospf("routing.ospf3", cfg.Routing.OSPF3, 6)
-	return c.problems.err()
+	return c.problems
 }
 
 // checker holds what the checks of all sections share.
@@ -237,16 +242,15 @@ func (c *checker) interfaceExists(path, name string) bool {
 
 // secretExists refuses the name of a secret that is not in the secrets file. The
 // name is not repeated: it may be a password written in the wrong place.
-func (c *checker) secretExists(path, name string) (value string, ok bool) {
-	if !c.secrets.has(name) {
-		expected := "the name of a secret, not the password itself; the secrets file holds name: value lines"
-		if all := c.secrets.Names(); len(all) > 0 && len(all) <= 20 {
-			expected = "one of the secrets " + strings.Join(all, ", ")
-		}
-		c.refuse(path, "there is no secret of this name", expected, nearest(name, c.secrets.Names()))
-		return "", false
+func (c *checker) secretExists(path, name string) {
+	if c.secrets.has(name) {
+		return
 	}
-	return c.secrets.Get(name)
+	expected := "the name of a secret, not the password itself, and in " + c.secrets.place() + " a line name: value"
+	if all := c.secrets.Names(); len(all) > 0 && len(all) <= 20 {
+		expected = "one of the secrets " + strings.Join(all, ", ") + " of " + c.secrets.place()
+	}
+	c.refuse(path, "there is no secret of this name", expected, nearest(name, c.secrets.Names()))
 }
 
 // maxDescription is in characters.

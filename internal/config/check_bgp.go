@@ -124,7 +124,7 @@ func (c *checker) peerSession(path string, p *BGPPeer, b *BGP) {
 
 // password checks a TCP MD5 password without ever telling it.
 func (c *checker) password(path, name string) {
-	value, ok := c.secretExists(path, name)
+	value, ok := c.secrets.Get(name)
 	if ok && len(value) > maxPassword {
 		c.refuse(path, "the password in the secrets file is too long", fmt.Sprintf("at most %d bytes", maxPassword), "")
 	}

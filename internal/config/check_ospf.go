@@ -104,7 +104,7 @@ func (c *checker) ospfAuth(path string, a *OSPFAuth, family int) {
 	if family == 4 && a.Algorithm != "" && a.Algorithm != "md5" {
 		c.refuse(path+".algorithm", fmt.Sprintf("OSPFv2 can't authenticate by %s", a.Algorithm), "md5", "")
 	}
-	value, ok := c.secretExists(path+".secret", a.Secret)
+	value, ok := c.secrets.Get(a.Secret)
 	switch {
 	case !ok:
 	case len(value) > maxOSPFKey[family]:

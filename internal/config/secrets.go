@@ -35,6 +35,19 @@ type Secrets struct {
 	names   []string
 	value   func(name string) string // a function, because fmt prints unexported maps of a structure around
 	unknown bool                     // the names can't be read: every name may exist
+	file    string                   // where they were looked for, "" when they come from no file
+	absent  bool                     // there is no such file
+}
+
+// place says where secrets are written, for messages.
+func (s Secrets) place() string {
+	switch {
+	case s.file == "":
+		return "the secrets file"
+	case s.absent:
+		return s.file + " (which does not exist)"
+	}
+	return s.file
 }
 
 // UnreadSecrets stands for a secrets file that the caller may not read, as in a
@@ -47,7 +60,7 @@ func UnreadSecrets() Secrets { return Secrets{unknown: true} }
 func LoadSecrets(path string) (Secrets, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Secrets{}, nil
+		return Secrets{file: path, absent: true}, nil
 	}
 	if err != nil {
 		return Secrets{}, fmt.Errorf("read secrets: %w", err)
@@ -111,7 +124,7 @@ func ParseSecrets(file string, data []byte) (Secrets, error) {
 	if err := ps.err(); err != nil {
 		return Secrets{}, err
 	}
-	return Secrets{names: slices.Sorted(maps.Keys(values)), value: func(name string) string { return values[name] }}, nil
+	return Secrets{file: file, names: slices.Sorted(maps.Keys(values)), value: func(name string) string { return values[name] }}, nil
 }
 
 // takeSecret adds one entry or says what is wrong with it. Names that are no names are

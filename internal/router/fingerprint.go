@@ -53,9 +53,9 @@ func storeKey(path string, key []byte) error {
 // names: with another content, the same text is another configuration.
 func (f fingerprinter) of(in Input) map[string]string {
 	prints := make(map[string]string)
-	for _, name := range secretNames(in.Config) {
-		if value, ok := in.Secrets.Get(name); ok {
-			prints[name] = f.print(value)
+	for _, use := range config.SecretUses(in.Config) {
+		if value, ok := in.Secrets.Get(use.Name); ok {
+			prints[use.Name] = f.print(value)
 		}
 	}
 	for path, text := range in.Firewall.Files {
@@ -73,35 +73,4 @@ func (f fingerprinter) print(text string) string {
 	mac := hmac.New(sha256.New, f.key)
 	mac.Write([]byte(text))
 	return hex.EncodeToString(mac.Sum(nil)[:8])
-}
-
-// secretNames returns the names of all secrets in use.
-func secretNames(cfg *config.Config) []string {
-	var names []string
-	if cfg.Routing.BGP != nil {
-		for _, p := range cfg.Routing.BGP.Peers {
-			if p.Password != "" {
-				names = append(names, p.Password)
-			}
-		}
-	}
-	for _, o := range []*config.OSPF{cfg.Routing.OSPF, cfg.Routing.OSPF3} {
-		names = append(names, ospfSecretNames(o)...)
-	}
-	return names
-}
-
-func ospfSecretNames(o *config.OSPF) []string {
-	if o == nil {
-		return nil
-	}
-	var names []string
-	for _, area := range o.Areas {
-		for _, i := range area.Interfaces {
-			if i != nil && i.Auth != nil {
-				names = append(names, i.Auth.Secret)
-			}
-		}
-	}
-	return names
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"minne/internal/api"
 	"minne/internal/config"
 )
 
@@ -124,5 +125,32 @@ func TestFingerprints(t *testing.T) {
 	}
 	if third := elsewhere.of(Input{Config: cfg, Secrets: secrets("isp: hush\n")}); third["isp"] == first["isp"] {
 		t.Error("two routers have the same fingerprint of a secret")
+	}
+}
+
+// The text is the same, the hash of the password is another: that is another configuration, which is
+// committed, can be confirmed and is no repair.
+func TestAnotherPasswordIsAnotherConfiguration(t *testing.T) {
+	b := newBench(t)
+	f, err := newFingerprinter(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.fingerprint = f.of
+	secrets := func(text string) func(string, string, bool) (Input, error) {
+		known, err := config.ParseSecrets("secrets.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func(_, text string, _ bool) (Input, error) {
+			cfg := &config.Config{System: config.System{Hostname: text, Admin: config.Admin{Password: "admin"}}}
+			return Input{Config: cfg, Secrets: known}, nil
+		}
+	}
+	b.read = secrets("admin: $6$salt$first\n")
+	b.apply("r1", 0)
+	b.read = secrets("admin: $6$salt$second\n")
+	if r := b.apply("r1", time.Minute); r.Outcome != api.Awaiting || r.Revision != 2 {
+		t.Errorf("another hash: %+v, want revision 2 that awaits its confirmation", r)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -367,7 +368,11 @@ func (r *restore) preview(ctx context.Context, q api.Restore) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, f.Text, 0o600); err != nil {
+		err := os.WriteFile(path, f.Text, 0o600)
+		if err == nil { // as it will be, whatever the umask: lists must be readable by everybody
+			err = os.Chmod(path, fs.FileMode(f.Mode).Perm())
+		}
+		if err != nil {
 			return err
 		}
 	}

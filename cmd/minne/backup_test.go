@@ -37,7 +37,7 @@ func (b *box) read(path string) string {
 	return string(text)
 }
 
-// ported is a configuration for a box's ports by MAC address, with a secret in use.
+// ported is a configuration for a box's ports by MAC address, with a secret and a list in use.
 func (b *box) ported(lan string) string {
 	mac := func(port string) string {
 		link, err := b.links.LinkByName(port)
@@ -50,8 +50,11 @@ func (b *box) ported(lan string) string {
 # the school's router
 system: {router-id: 192.0.2.1}
 interfaces:
-  lan: {match: {mac: "%s"}, addresses: [%s]} # downstairs
-  wan: {match: {mac: "%s"}, addresses: [198.51.100.1/24]}
+  lan: {match: {mac: "%s"}, addresses: [%s], zone: lan} # downstairs
+  wan: {match: {mac: "%s"}, addresses: [198.51.100.1/24], zone: wan}
+firewall:
+  sets: {blocked: {file: blocklist.txt}}
+  policies: [{from: wan, to: lan, rules: ["deny any @blocked any"]}]
 routing:
   bgp:
     asn: 64500
@@ -64,6 +67,7 @@ func backedUp(t *testing.T) (b *box, file, pass string) {
 	b = newBox(t)
 	b.start()
 	b.here("secrets.yaml", "isp: whisper\n", 0o600)
+	b.here("blocklist.txt", "203.0.113.0/24\n", 0o644)
 	b.here("ssh/ssh_host_ed25519_key", "the host key\n", 0o600)
 	b.want(exitOK, "revision 1", "apply", b.file("first.yaml", b.ported("192.0.2.1/25")))
 	b.want(exitOK, "revision 2", "apply", b.file("second.yaml", b.ported("192.0.2.1/24")))

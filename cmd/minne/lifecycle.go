@@ -20,23 +20,65 @@ import (
 )
 
 func newCheckCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	c := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Say whether a configuration is right",
-		Long:  "Say whether a configuration file (by default the instance's own) is right. Needs neither root nor a daemon.",
-		Args:  cobra.MaximumNArgs(1),
+		Long: `Say whether a configuration file (by default the instance's own) is right, and warn
+of what is right but seldom meant. Needs neither root nor a daemon.
+
+Secrets are those of the instance (/etc/minne/secrets.yaml); on a machine that has
+none, a file secrets.yaml beside FILE.`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			file, _, odd, err := a.loadOdd(args)
+			if asJSON {
+				return a.printChecked(file, odd, err)
+			}
 			if err != nil {
 				return err
 			}
 			for _, o := range odd {
-				fmt.Fprintln(a.err, "minne: note:", o)
+				fmt.Fprintln(a.err, "minne: warning:", o)
 			}
-			_, err = fmt.Fprintf(a.out, "%s is right\n", file)
+			_, err = fmt.Fprintf(a.out, "%s is right%s\n", file, butWarnings(len(odd)))
 			return err
 		},
 	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print what was found as JSON")
+	return c
+}
+
+// Checked is the answer of minne check as JSON.
+type Checked struct {
+	File     string           `json:"file"`
+	Right    bool             `json:"right"`
+	Problems []config.Problem `json:"problems,omitempty"` // that refuse the file
+	More     int              `json:"more,omitempty"`     // problems beyond those listed
+	Warnings []config.Problem `json:"warnings,omitempty"` // what is right but seldom meant
+}
+
+// printChecked prints what was found; a file that is wrong still ends the command with its exit code.
+func (a *app) printChecked(file string, odd []config.Problem, err error) error {
+	answer := Checked{File: file, Right: err == nil, Warnings: odd}
+	var wrong *config.Error
+	if errors.As(err, &wrong) {
+		answer.Problems, answer.More = wrong.Problems, wrong.More
+	} else if err != nil {
+		return err
+	}
+	return errors.Join(a.printJSON(answer), err)
+}
+
+// butWarnings counts warnings behind a good word.
+func butWarnings(n int) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return ", with 1 warning"
+	}
+	return fmt.Sprintf(", with %d warnings", n)
 }
 
 func newDiffCommand(a *app) *cobra.Command {
@@ -311,7 +353,7 @@ func (a *app) printResult(r api.Result, asJSON bool) error {
 		return a.printJSON(r)
 	}
 	for _, w := range r.Warnings {
-		fmt.Fprintln(a.err, "minne: note:", w)
+		fmt.Fprintln(a.err, "minne: warning:", w)
 	}
 	for _, c := range r.Changes {
 		fmt.Fprintln(a.out, c)

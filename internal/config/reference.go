@@ -27,6 +27,9 @@ the file by [minne.schema.json](minne.schema.json).
   fraction. Quotes are needed only where YAML needs them, as around "::/0".
 - A file with any problem is refused whole. ` + "`minne check FILE`" + ` shows every problem
   with its line, a caret under the place, what was expected and what was probably meant.
+- What is right but seldom meant is no problem but a warning: a router to the Internet without
+  zones, and so without a firewall; private networks that nothing translates; a port forwarded to
+  a host that is nowhere. check, apply and its dry run show warnings with their places.
 
 ## Values
 
@@ -49,6 +52,7 @@ the file by [minne.schema.json](minne.schema.json).
 Passwords and keys stand in a file of their own beside the configuration
 (/etc/minne/secrets.yaml), one ` + "`name: value`" + ` a line. It belongs to root and has mode
 0600, or it is refused. The configuration says only the names; no command prints the values.
+` + "`minne check FILE`" + ` on a machine that has no such file reads a secrets.yaml beside FILE.
 `
 
 // Reference returns the reference page as Markdown, a table for each section.

@@ -18,7 +18,7 @@ func Warnings(cfg *Config) []Problem {
 	for _, name := range sortedKeys(cfg.Interfaces) {
 		c.oddInterface(name, cfg.Interfaces[name])
 	}
-	c.oddServices()
+	c.oddReach()
 	for i, r := range cfg.Routing.Static {
 		for k, hop := range r.Via {
 			c.oddNextHop(indexPath(indexPath("routing.static", i)+".via", k), hop)
@@ -47,19 +47,6 @@ func (c *checker) oddInterface(name string, i *Interface) {
 	}
 	if parent.VLAN != nil && i.VLAN.Protocol == "802.1ad" {
 		c.refuse(path+".vlan.protocol", "802.1ad is the inner tag here; as a rule it is the outer one", "", "")
-	}
-}
-
-// oddServices warns of services that strangers can reach.
-func (c *checker) oddServices() {
-	s := c.cfg.Services
-	for _, i := range c.cfg.Interfaces {
-		if i.Zone != "" {
-			return // the firewall lets only those in who are named
-		}
-	}
-	if len(s.DHCP) > 0 || s.DNS != nil || s.SSH != nil {
-		c.refuse("services", "without zones there is no firewall: whoever can send packets to the router reaches its services", "zone: under interfaces", "")
 	}
 }
 

@@ -80,7 +80,7 @@ func NewDaemon(inst instance.Instance, log *slog.Logger, journal *Journal, versi
 		clock:       clock,
 		subsystems:  d.parts.subsystems(),
 		forwarding:  d.parts.forwarding,
-		read:        reader{inst, log}.read,
+		read:        reader{inst: inst, log: log}.read,
 		fingerprint: prints.of,
 		fault:       fault,
 		beside:      besideOf(inst.Config, inst.Secrets, inst.StateDir),

@@ -49,6 +49,14 @@ type Input struct {
 	Match    *match.Sets // nil without patterns
 }
 
+// odd is what is right about the configuration, but seldom meant.
+func (in Input) odd() []config.Problem {
+	if in.Config == nil {
+		return nil
+	}
+	return append(config.Warnings(in.Config), in.Firewall.Warnings...)
+}
+
 // target is a revision as the subsystems see it.
 type target struct {
 	rev      revisions.Revision
@@ -188,7 +196,7 @@ func (e *Engine) prepare(q api.Commit) (*target, error) {
 	if err := errors.Join(t.failed...); err != nil {
 		return nil, &api.Error{Kind: api.Invalid, Message: fmt.Sprintf("%s: %v", source, err)}
 	}
-	for _, w := range in.Firewall.Warnings {
+	for _, w := range in.odd() {
 		t.warnings = append(t.warnings, w.String())
 	}
 	t.session = cutSession(in, q)

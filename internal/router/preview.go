@@ -18,14 +18,14 @@ import (
 // daemon. What it can't see it says in the warnings.
 func Preview(ctx context.Context, inst instance.Instance, log *slog.Logger, q api.Commit) (api.Result, error) {
 	p := newParts(inst, log)
-	in, err := reader{inst, log}.preview(q.Source, q.Config, true)
+	in, err := reader{inst, log, q.Source}.preview(q.Source, q.Config, true)
 	if err != nil {
 		return api.Result{}, err
 	}
 	result := api.Result{Outcome: api.Planned, Changes: []plan.Change{}, Warnings: []string{
 		"without the daemon: compared with the network namespace of this command"}}
 	result.Session = cutSession(in, q)
-	for _, w := range in.Firewall.Warnings {
+	for _, w := range in.odd() {
 		result.Warnings = append(result.Warnings, w.String())
 	}
 	for _, s := range p.subsystems() {

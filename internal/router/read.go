@@ -21,8 +21,9 @@ import (
 
 // reader reads configurations and the secrets beside them.
 type reader struct {
-	inst instance.Instance
-	log  *slog.Logger
+	inst   instance.Instance
+	log    *slog.Logger
+	beside string // the file to look at, when secrets may lie beside it; "" for the instance's only
 }
 
 // read parses a configuration. When strict, everything about it must be right.
@@ -60,8 +61,24 @@ func (r reader) read(source, text string, strict bool) (Input, error) {
 	return in, err
 }
 
+// secretsFile is the instance's, or on a machine that has none and only prepares files, the one beside
+// the configuration that is looked at.
+func (r reader) secretsFile() string {
+	if r.beside == "" {
+		return r.inst.Secrets
+	}
+	if _, err := os.Stat(r.inst.Secrets); !errors.Is(err, fs.ErrNotExist) {
+		return r.inst.Secrets
+	}
+	beside := filepath.Join(filepath.Dir(r.beside), filepath.Base(r.inst.Secrets))
+	if _, err := os.Stat(beside); err != nil {
+		return r.inst.Secrets
+	}
+	return beside
+}
+
 func (r reader) secrets() (config.Secrets, error) {
-	secrets, err := config.LoadSecrets(r.inst.Secrets)
+	secrets, err := config.LoadSecrets(r.secretsFile())
 	if errors.Is(err, unix.EIO) {
 		err = fmt.Errorf("%w: %w", medium.ErrGone, err)
 	}
@@ -101,6 +118,9 @@ func CheckFile(inst instance.Instance, file string) (text []byte, odd []config.P
 	if err != nil {
 		return nil, nil, err
 	}
-	in, err := reader{inst, slog.New(slog.DiscardHandler)}.preview(file, string(text), true)
-	return text, in.Firewall.Warnings, err
+	in, err := reader{inst, slog.New(slog.DiscardHandler), file}.preview(file, string(text), true)
+	if err != nil {
+		return text, nil, err
+	}
+	return text, in.odd(), nil
 }

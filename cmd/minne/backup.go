@@ -107,16 +107,16 @@ func (a *app) ports(ctx context.Context) ([]backup.Port, error) {
 	if err != nil {
 		return nil, err
 	}
-	var links []kernel.Interface
+	var links router.InterfacesView
 	err = client.Show(ctx, "interfaces", nil, &links)
 	if errors.Is(err, api.ErrNoDaemon) {
-		links, err = kernel.New(slog.New(slog.DiscardHandler), kernel.Options{}).Interfaces(ctx)
+		links.Interfaces, err = kernel.New(slog.New(slog.DiscardHandler), kernel.Options{}).Interfaces(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
 	var ports []backup.Port
-	for _, l := range links {
+	for _, l := range links.Interfaces {
 		if l.MAC == "" || (l.Kind != "" && l.Kind != "veth") {
 			continue
 		}

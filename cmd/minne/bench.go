@@ -16,6 +16,11 @@ var benches = []func(*app) *cobra.Command{
 	newBenchMergeCommand,
 }
 
+// rows is a table of figures as JSON.
+type rows struct {
+	Rows any `json:"rows"`
+}
+
 func newBenchCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",

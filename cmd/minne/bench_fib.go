@@ -32,7 +32,7 @@ func newBenchFIBCommand(a *app) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return a.printJSON(r.Rows)
+				return a.printJSON(rows{r.Rows})
 			}
 			return printFIB(a.out, r)
 		},

@@ -30,7 +30,7 @@ func newBenchPolicyCommand(a *app) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return a.printJSON(r.Rows)
+				return a.printJSON(rows{r.Rows})
 			}
 			return printPolicy(a.out, r)
 		},

@@ -70,14 +70,3 @@ func strict(c *cobra.Command) {
 		strict(sub)
 	}
 }
-
-func noCommand(c *cobra.Command, given []string) error {
-	if len(given) == 0 {
-		return nil
-	}
-	hint := ""
-	if near := c.SuggestionsFor(given[0]); len(near) > 0 {
-		hint = fmt.Sprintf("; did you mean %q?", near[0])
-	}
-	return usageError{fmt.Errorf("%s has no command %q%s; see %s --help", c.CommandPath(), given[0], hint, c.CommandPath())}
-}

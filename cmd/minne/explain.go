@@ -85,7 +85,8 @@ func (a *app) explainPacket(ctx context.Context, client *api.Client, o explainOp
 	if o.asJSON {
 		return a.printJSON(answer[0])
 	}
-	return show.Explained(a.out, answer[0])
+	screen := a.screen()
+	return errors.Join(show.Explained(screen, answer[0]), screen.Flush())
 }
 
 func (o *explainOptions) parse() (err error) {

@@ -4,11 +4,12 @@ package main
 
 import (
 	"fmt"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"minne/internal/fastpath"
+	"minne/internal/router"
+	"minne/internal/show"
 )
 
 func newFastPathCommand(a *app) *cobra.Command {
@@ -51,7 +52,14 @@ func newFastPathStatusCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			left, err := fastpath.Left(inst)
+			netns, here := router.Netns(inst)
+			if !here && netns != "" {
+				if err := enterNetns(netns); err != nil {
+					return err
+				}
+				here = true
+			}
+			left, err := fastpath.Left(inst, here)
 			if err != nil {
 				return err
 			}
@@ -69,17 +77,22 @@ func (a *app) printFastPathStatus(o fastpath.Observed) error {
 	if len(o.Ports) == 0 {
 		fmt.Fprintln(a.out, "no port has the fast path")
 	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	if len(o.Ports) > 0 {
-		fmt.Fprintln(w, "Port\tMode\tProgram\tPackets in\tPackets out")
-	}
+	screen := a.screen()
+	ports := show.NewTable("Port", "!Mode", ">Program", ">Packets in", ">Packets out")
 	for i, p := range o.Ports {
 		var t fastpath.ObservedTraffic
 		if i < len(o.Traffic) {
 			t = o.Traffic[i]
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\n", p.Name, p.Mode, p.Program, t.RxPackets, t.TxPackets)
+		ports.Row(p.Name, p.Mode, fmt.Sprint(p.Program), fmt.Sprint(t.RxPackets), fmt.Sprint(t.TxPackets))
 	}
+	if len(o.Ports) > 0 {
+		if err := ports.Write(screen); err != nil {
+			return err
+		}
+	}
+	reasons := show.NewTable(">Packets", "", "Reason", "~Meaning")
+	counted := false
 	for _, r := range o.Reasons {
 		if r.Count == 0 {
 			continue
@@ -88,7 +101,12 @@ func (a *app) printFastPathStatus(o fastpath.Observed) error {
 		if r.Drop {
 			verb = "dropped"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", verb, r.Reason, r.Count, r.Text)
+		counted = true
+		reasons.Row(fmt.Sprint(r.Count), verb, r.Reason, r.Text)
 	}
-	return w.Flush()
+	if !counted {
+		return nil
+	}
+	fmt.Fprintln(a.out)
+	return reasons.Write(screen)
 }

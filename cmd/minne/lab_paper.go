@@ -74,7 +74,7 @@ func (f *paperFlags) list(c *cobra.Command, a *app) error {
 		}
 	}
 	if f.asJSON {
-		return a.printJSON(paper.Presets())
+		return a.printJSON(map[string]any{"experiments": paper.Presets()})
 	}
 	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "EXPERIMENT\tQUICK\tTAKES\tWHAT")

@@ -4,12 +4,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +15,7 @@ import (
 	"minne/internal/api"
 	"minne/internal/config"
 	"minne/internal/router"
+	"minne/internal/show"
 )
 
 func newCheckCommand(a *app) *cobra.Command {
@@ -217,7 +216,7 @@ func newRevisionsCommand(a *app) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return a.printJSON(all)
+				return a.printJSON(api.Revisions{Revisions: all})
 			}
 			return a.printRevisions(all)
 		},
@@ -304,8 +303,7 @@ func (a *app) storedAll(ctx context.Context) ([]api.Revision, error) {
 }
 
 func (a *app) printRevisions(all []api.Revision) error {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\tREVISION\tTIME\tUSER\tSTATE\tCOMMENT")
+	t := show.NewTable("", ">Revision", "Time", "User", "!State", "~Comment")
 	for _, r := range all {
 		mark, note := "", r.Comment
 		if r.Running {
@@ -317,9 +315,9 @@ func (a *app) printRevisions(all []api.Revision) error {
 		if r.Deadline != nil {
 			note = appendNote(note, "reverted at "+r.Deadline.Wall.Format(time.DateTime)+" unless confirmed")
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", mark, r.Number, r.Time.Format(time.DateTime), r.User, r.State, note)
+		t.Row(mark, strconv.Itoa(r.Number), r.Time.Format(time.DateTime), r.User, string(r.State), note)
 	}
-	return w.Flush()
+	return t.Write(a.screen())
 }
 
 func appendNote(note, more string) string {
@@ -384,10 +382,4 @@ func outcome(r api.Result) string {
 		return fmt.Sprintf("rolled back: revision %d is in use", r.Revision)
 	}
 	return fmt.Sprintf("applied: revision %d", r.Revision)
-}
-
-func (a *app) printJSON(v any) error {
-	e := json.NewEncoder(a.out)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }

@@ -46,12 +46,12 @@ func TestLifeCycle(t *testing.T) {
 	b.want(0, "revision 4 is in use", "rollback", "1")
 	b.wantAddresses(lan1, wan1)
 
-	var all []api.Revision
+	var all api.Revisions
 	if err := json.Unmarshal([]byte(b.want(0, "", "revisions", "--json").out), &all); err != nil {
 		t.Fatal(err)
 	}
 	var states []string
-	for _, r := range all {
+	for _, r := range all.Revisions {
 		states = append(states, fmt.Sprintf("%d %s %t", r.Number, r.State, r.Running))
 	}
 	if got, want := strings.Join(states, ", "), "1 confirmed false, 2 reverted false, 3 confirmed false, 4 confirmed true"; got != want {

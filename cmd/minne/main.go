@@ -66,6 +66,7 @@ type app struct {
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	a := &app{out: out, err: errOut}
 	root := newRootCommand(a)
+	cobra.EnablePrefixMatching = true // sh int is show interfaces
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
@@ -85,9 +86,11 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 // newRootCommand is "minne" with all that stands below it.
 func newRootCommand(a *app) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "minne",
-		Short:         "One file makes a router",
-		Long:          "Minne is a router: one file describes it, the kernel decides, an XDP fast path repeats.",
+		Use:   "minne",
+		Short: "One file makes a router",
+		Long: `Minne is a router: one file describes it, the kernel decides, an XDP fast path repeats.
+
+Every command may be shortened as long as only one fits: "minne sh int" is "minne show interfaces".`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

@@ -15,6 +15,7 @@ import (
 	"minne/internal/config"
 	"minne/internal/firewall"
 	"minne/internal/policy"
+	"minne/internal/router"
 	"minne/internal/show"
 )
 
@@ -130,8 +131,8 @@ func newSetListCommand(a *app) *cobra.Command {
 		Short: "Show what is in a set",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return showView(a, c, "set", url.Values{"name": args}, asJSON, func(w io.Writer, list []firewall.SetElement) error {
-				return show.SetElements(w, list, time.Now())
+			return showView(a, c, "set", url.Values{"name": args}, asJSON, func(w io.Writer, v router.SetView) error {
+				return show.SetElements(w, v, time.Now())
 			})
 		},
 	}

@@ -4,15 +4,15 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"strings"
-	"text/tabwriter"
 
 	"minne/internal/fastpath/drivers"
 	"minne/internal/lab/ports"
+	"minne/internal/show"
 )
 
 // driversAnswer is "minne show fast-path --drivers" for programs.
@@ -64,7 +64,8 @@ func (a *app) showDrivers(asJSON bool) error {
 	if asJSON {
 		return a.printJSON(answer)
 	}
-	return answer.print(a.out)
+	screen := a.screen()
+	return errors.Join(answer.print(screen), screen.Flush())
 }
 
 func newDriverPort(f ports.Facts) driverPort {
@@ -80,19 +81,19 @@ func newDriverPort(f ports.Facts) driverPort {
 	return p
 }
 
-func (d driversAnswer) print(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+func (d driversAnswer) print(w io.Writer) error {
 	fmt.Fprintln(w, "This machine's ports, by the kernel's own word")
+	ports := show.NewTable("Port", "Driver", "Native", "Redirect", "Transmit", "Frags", "Zero copy", "VLAN tags", "Queues", "Program")
+	for _, p := range d.Ports {
+		ports.Row(p.cells()...)
+	}
 	if len(d.Ports) == 0 {
 		fmt.Fprintln(w, "none")
-	} else {
-		fmt.Fprintln(w, "Port\tDriver\tNative\tRedirect\tTransmit\tFrags\tZero copy\tVLAN tags\tQueues\tProgram")
-	}
-	for _, p := range d.Ports {
-		fmt.Fprintln(w, strings.Join(p.cells(), "\t"))
+	} else if err := ports.Write(w); err != nil {
+		return err
 	}
 	fmt.Fprintf(w, "\nDrivers with native XDP in Linux %s\n", d.Kernel)
-	fmt.Fprintln(w, "Driver\tSince\tFast path\tRedirect\tTransmit\tFrags\tZero copy\tVLAN tags\tHardware")
+	list := show.NewTable("Driver", "Since", "~Fast path", "Redirect", "~Transmit", "Frags", "Zero copy", "VLAN tags", "~Hardware")
 	for _, r := range d.Drivers {
 		use := string(r.Use)
 		if r.Why != "" {
@@ -102,19 +103,24 @@ func (d driversAnswer) print(out io.Writer) error {
 		if r.Remark != "" {
 			hardware += " (" + r.Remark + ")"
 		}
-		fmt.Fprintln(w, strings.Join([]string{
-			r.Name, cmp.Or(r.Since, "?"), use, yes(r.Redirect), string(r.Transmit), yes(r.Frags), yes(r.ZeroCopy), tags(string(r.Tags), r.TagHint), hardware,
-		}, "\t"))
+		list.Row(r.Name, cmp.Or(r.Since, "?"), use, yes(r.Redirect), string(r.Transmit), yes(r.Frags), yes(r.ZeroCopy), tags(string(r.Tags), r.TagHint), hardware)
+	}
+	if err := list.Write(w); err != nil {
+		return err
 	}
 	fmt.Fprint(w, "\nEvery other driver of Linux runs programs in generic mode only. Frequent ones are:\n")
+	others := show.NewTable("Driver", "~Hardware")
 	for _, name := range slices.Sorted(maps.Keys(d.Without)) {
-		fmt.Fprintf(w, "%s\t%s\n", name, d.Without[name])
+		others.Row(name, d.Without[name])
+	}
+	if err := others.Write(w); err != nil {
+		return err
 	}
 	fmt.Fprintln(w, "\nWhere this comes from")
 	for _, s := range d.Sources {
 		fmt.Fprintf(w, "%s: %s\n", s.Column, s.From)
 	}
-	return w.Flush()
+	return nil
 }
 
 // cells are the columns of a port. Where the kernel does not tell what the driver can do, they say so.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -13,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"minne/internal/fastpath"
-	"minne/internal/kernel"
 	"minne/internal/router"
 	"minne/internal/routing"
 	"minne/internal/show"
@@ -47,7 +47,8 @@ func showView[A any](a *app, c *cobra.Command, view string, query url.Values, as
 	if asJSON {
 		return a.printJSON(answer)
 	}
-	return print(a.out, answer)
+	screen := a.screen()
+	return errors.Join(print(screen, answer), screen.Flush())
 }
 
 func newShowInterfacesCommand(a *app) *cobra.Command {
@@ -86,7 +87,7 @@ and what of it was more than they may. Counters begin with the daemon, and with 
 }
 
 func newShowNeighborsCommand(a *app) *cobra.Command {
-	c := viewCommand[[]kernel.Neighbour](a, "neighbors", "Show the ARP and ND tables", "neighbors", show.Neighbors)
+	c := viewCommand(a, "neighbors", "Show the ARP and ND tables", "neighbors", show.Neighbors)
 	c.Aliases = []string{"neighbours", "arp"}
 	return c
 }
@@ -103,8 +104,8 @@ func newShowOSPF6Command(a *app) *cobra.Command { return ospfCommand(a, "ospf6",
 
 func ospfCommand(a *app, use string, version int) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: "Look at OSPF"}
-	neighbor := viewCommand(a, "neighbor", "Show OSPF neighbours", "ospf", func(w io.Writer, all []routing.OSPFNeighbor) error {
-		return show.OSPFNeighbors(w, all, version)
+	neighbor := viewCommand(a, "neighbor", "Show OSPF neighbours", "ospf", func(w io.Writer, v router.OSPFView) error {
+		return show.OSPFNeighbors(w, v.Neighbors, version)
 	})
 	neighbor.Aliases = []string{"neighbors"}
 	c.AddCommand(neighbor)
@@ -156,8 +157,8 @@ prefix is named. An address shows the route that packets to it take.`,
 
 func newShowDropsCommand(a *app) *cobra.Command {
 	var all bool
-	c := viewCommand(a, "drops", "Show why packets were dropped or left to the kernel", "drops", func(w io.Writer, views []router.DropView) error {
-		return show.Drops(w, views, all)
+	c := viewCommand(a, "drops", "Show why packets were dropped or left to the kernel", "drops", func(w io.Writer, v router.DropsView) error {
+		return show.Drops(w, v, all)
 	})
 	c.Flags().BoolVar(&all, "all", false, "also reasons that have not happened")
 	return c
@@ -165,7 +166,7 @@ func newShowDropsCommand(a *app) *cobra.Command {
 
 func newShowRatesCommand(a *app) *cobra.Command {
 	var watch bool
-	c := viewCommand[[]router.RateView](a, "rates", "Show interface rates over 1, 5 and 60 seconds", "rates", show.Rates)
+	c := viewCommand(a, "rates", "Show interface rates over 1, 5 and 60 seconds", "rates", show.Rates)
 	once := c.RunE
 	c.Long = `Show interface rates over 1, 5 and 60 seconds. The router counts only while somebody
 asks: the longer windows appear when it has been asked for as long.`
@@ -197,8 +198,8 @@ func newShowLogCommand(a *app) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			query := url.Values{"lines": {strconv.Itoa(lines)}}
-			return showView(a, c, "log", query, asJSON, func(w io.Writer, all []string) error {
-				for _, line := range all {
+			return showView(a, c, "log", query, asJSON, func(w io.Writer, v router.LogView) error {
+				for _, line := range v.Lines {
 					fmt.Fprintln(w, line)
 				}
 				return nil

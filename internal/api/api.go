@@ -110,6 +110,11 @@ type Revision struct {
 	Text    string `json:"config,omitempty"`
 }
 
+// Revisions are the stored revisions, the oldest first.
+type Revisions struct {
+	Revisions []Revision `json:"revisions"`
+}
+
 // Status is the daemon's own state.
 type Status struct {
 	Instance  string    `json:"instance"`

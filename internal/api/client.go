@@ -44,7 +44,8 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 
 // Revisions returns the stored revisions, oldest first.
 func (c *Client) Revisions(ctx context.Context) ([]Revision, error) {
-	return call[[]Revision](ctx, c, http.MethodGet, "/v1/revisions", nil)
+	a, err := call[Revisions](ctx, c, http.MethodGet, "/v1/revisions", nil)
+	return a.Revisions, err
 }
 
 // Revision returns one revision with its text; number 0 is the running one.

@@ -27,7 +27,7 @@ import (
 // fastPackets is how many packets the program itself has sent out of a port, by its own count.
 func (b *bench) fastPackets(l netlink.Link) uint64 {
 	b.t.Helper()
-	left, err := Left(b.inst)
+	left, err := Left(b.inst, true)
 	must(b.t, err)
 	for _, t := range left.Traffic {
 		if t.Index == l.Attrs().Index {
@@ -205,7 +205,7 @@ func TestOffLeavesNothing(t *testing.T) {
 	if b.xdpProgram(b.in) == 0 {
 		t.Error("the daemon's next apply does not bring the fast path back")
 	}
-	left, err := Left(b.inst)
+	left, err := Left(b.inst, true)
 	must(t, err)
 	if len(left.Ports) != 2 || len(left.Reasons) == 0 {
 		t.Errorf("%d ports and %d reasons are pinned again", len(left.Ports), len(left.Reasons))

@@ -271,8 +271,9 @@ func readTraffic(m *ebpf.Map, ifindex int) (ObservedTraffic, error) {
 	return one, nil
 }
 
-// Left tells what an instance has in the kernel, without its daemon: ports and counters.
-func Left(inst instance.Instance) (Observed, error) {
+// Left tells what an instance has in the kernel, without its daemon: ports and counters. here says
+// that this process is in the instance's network namespace, where its ports have names.
+func Left(inst instance.Instance, here bool) (Observed, error) {
 	o := Observed{Mode: "off"}
 	ports, err := adoptPorts(inst.BPFDir)
 	if err != nil {
@@ -284,8 +285,8 @@ func Left(inst instance.Instance) (Observed, error) {
 			one.Program = uint32(i.Program)
 		}
 		p.link.Close()
-		one.Name = fmt.Sprintf("link %d", index) // of another namespace, unless it is found here
-		if l, err := netlink.LinkByIndex(index); err == nil {
+		one.Name = fmt.Sprintf("link %d", index)
+		if l, err := netlink.LinkByIndex(index); here && err == nil {
 			one.Name = l.Attrs().Name
 			if x := l.Attrs().Xdp; x != nil && x.AttachMode == attachedGeneric {
 				one.Mode = "generic"

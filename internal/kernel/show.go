@@ -5,6 +5,7 @@ package kernel
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -213,7 +214,7 @@ func (k *Kernel) Routes(ctx context.Context, family uint8, prefix netip.Prefix, 
 		list = append(list, routeEntry(&r.Route, names))
 		return nil
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, unix.ENOENT) { // the kernel has no table yet: there was never a route
 		return nil, fmt.Errorf("read routes: %w", err)
 	}
 	if len(nextHops) > 0 {

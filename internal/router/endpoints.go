@@ -120,13 +120,13 @@ func (d *Daemon) taskStatus() []api.TaskStatus {
 	return all
 }
 
-func (d *Daemon) answerRevisions(*http.Request, api.Empty) ([]api.Revision, error) {
+func (d *Daemon) answerRevisions(*http.Request, api.Empty) (api.Revisions, error) {
 	running := d.engine.runningNumber()
 	all := []api.Revision{}
 	for _, r := range d.engine.store.List() {
 		all = append(all, api.Revision{Revision: r, Running: r.Number == running})
 	}
-	return all, nil
+	return api.Revisions{Revisions: all}, nil
 }
 
 func (d *Daemon) answerRevision(r *http.Request, _ api.Empty) (api.Revision, error) {

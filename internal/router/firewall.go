@@ -19,13 +19,18 @@ func viewFirewall(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
 	return o, d.parts.judging.addCounts(&o)
 }
 
+// SetView answers set list.
+type SetView struct {
+	Elements []firewall.SetElement `json:"elements"`
+}
+
 // viewSet answers with the elements of the set that the query names.
 func viewSet(_ context.Context, d *Daemon, query url.Values) (any, error) {
 	list, err := d.parts.firewall.Elements(query.Get("name"))
 	if err != nil {
 		return nil, &api.Error{Kind: api.Missing, Message: err.Error()}
 	}
-	return list, nil
+	return SetView{list}, nil
 }
 
 // answerSet changes the live elements of a set. It waits for a commit that is at

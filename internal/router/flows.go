@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/url"
 
+	"minne/internal/fastpath/match"
 	"minne/internal/flows"
 )
 
@@ -23,7 +24,14 @@ func viewFlowsSummary(ctx context.Context, d *Daemon, _ url.Values) (any, error)
 	return d.parts.flows.Summarize(ctx)
 }
 
-// viewMatch answers with what patterns have recognised; nothing where there are none.
+// MatchView answers show match.
+type MatchView struct {
+	On              bool `json:"on"` // there are patterns
+	*match.Observed      // nil without
+}
+
+// viewMatch answers with what patterns have recognised.
 func viewMatch(_ context.Context, d *Daemon, _ url.Values) (any, error) {
-	return d.parts.fastpath.Recognised()
+	o, err := d.parts.fastpath.Recognised()
+	return MatchView{o != nil, o}, err
 }

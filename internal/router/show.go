@@ -27,10 +27,35 @@ type RouteView struct {
 	Candidates []routing.Route     `json:"candidates,omitempty"` // what routing protocols offer for the prefix asked for
 }
 
+// InterfacesView answers show interfaces.
+type InterfacesView struct {
+	Interfaces []kernel.Interface `json:"interfaces"`
+}
+
+// NeighborsView answers show neighbors, show arp and show ipv6 neighbors.
+type NeighborsView struct {
+	Neighbors []kernel.Neighbour `json:"neighbors"`
+}
+
+// OSPFView answers show ospf neighbor and show ospf6 neighbor.
+type OSPFView struct {
+	Neighbors []routing.OSPFNeighbor `json:"neighbors"`
+}
+
+// DropsView answers show drops: every reason.
+type DropsView struct {
+	Drops []DropView `json:"drops"`
+}
+
 // DropView is one reason of show drops with its rate.
 type DropView struct {
 	fastpath.ObservedReason
 	PerSecond float64 `json:"per-second"` // over the last second
+}
+
+// RatesView answers show rates.
+type RatesView struct {
+	Rates []RateView `json:"rates"`
 }
 
 // RateView is the traffic of one interface over several windows, the latest second first.
@@ -93,7 +118,8 @@ func (p parts) interfaces(ctx context.Context) ([]kernel.Interface, error) {
 }
 
 func viewInterfaces(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
-	return d.parts.interfaces(ctx)
+	all, err := d.parts.interfaces(ctx)
+	return InterfacesView{all}, err
 }
 
 func viewFastPath(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
@@ -101,7 +127,8 @@ func viewFastPath(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
 }
 
 func viewNeighbors(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
-	return d.parts.kernel.Neighbours(ctx)
+	all, err := d.parts.kernel.Neighbours(ctx)
+	return NeighborsView{all}, err
 }
 
 func viewBGP(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
@@ -109,7 +136,8 @@ func viewBGP(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
 }
 
 func viewOSPF(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
-	return d.parts.routing.OSPFNeighbors(ctx)
+	all, err := d.parts.routing.OSPFNeighbors(ctx)
+	return OSPFView{all}, err
 }
 
 // viewRoutes answers with the kernel's routes. The query: family ipv4 or ipv6,
@@ -182,7 +210,7 @@ func viewDrops(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
 		}
 		all = append(all, v)
 	}
-	return all, nil
+	return DropsView{all}, nil
 }
 
 // viewRates answers with each interface's traffic over the windows that the history covers.
@@ -207,7 +235,7 @@ func viewRates(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
 		}
 		all = append(all, v)
 	}
-	return all, nil
+	return RatesView{all}, nil
 }
 
 // rateBetween is the average traffic of an interface between two samples; not ok when it is new.

@@ -30,6 +30,11 @@ var views = map[string]view{
 	"dhcp":          viewDHCP,
 }
 
+// LogView answers show log: lines, the oldest first.
+type LogView struct {
+	Lines []string `json:"lines"`
+}
+
 // viewLog is the end of the daemon's log: as many lines as the query asks for.
 func viewLog(_ context.Context, d *Daemon, query url.Values) (any, error) {
 	lines := 0
@@ -40,5 +45,5 @@ func viewLog(_ context.Context, d *Daemon, query url.Values) (any, error) {
 		}
 		lines = n
 	}
-	return d.journal.Tail(lines), nil
+	return LogView{d.journal.Tail(lines)}, nil
 }

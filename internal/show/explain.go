@@ -18,7 +18,7 @@ func Explained(w io.Writer, x router.Explained) error {
 		from = " by " + x.Interface
 	}
 	fmt.Fprintf(w, "%s, arriving%s\n", x.Packet, from)
-	steps := table{head: []string{"", "", ""}}
+	steps := table{head: []string{"", "", "~"}}
 	for _, s := range x.Steps {
 		mark := "ok"
 		if !s.Passed {

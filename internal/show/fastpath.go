@@ -22,7 +22,7 @@ func FastPath(w io.Writer, o fastpath.Observed) error {
 		state = "filling its tables; the kernel forwards meanwhile"
 	}
 	fmt.Fprintf(w, "Fast path: %s (mode %s)\n\n", state, o.Mode)
-	ports := table{head: []string{"Port", "Mode", "Sends", "Why"}}
+	ports := table{head: []string{"Port", "!Mode", "Sends", "~Why"}}
 	for _, p := range o.Ports {
 		sends := "no"
 		if p.Transmits {
@@ -34,7 +34,7 @@ func FastPath(w io.Writer, o fastpath.Observed) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	tables := table{head: []string{"Table", "Structure", ">Prefixes", ">Used", ">Reserved", "Note"}}
+	tables := table{head: []string{"Table", "Structure", ">Prefixes", ">Used", ">Reserved", "~Note"}}
 	for _, t := range o.Tables {
 		tables.row(t.Family, t.Structure, count(t.Prefixes), bytes(uint64(t.UsedBytes)), bytes(uint64(t.ImageBytes)), t.Kernel)
 	}
@@ -82,7 +82,7 @@ func firewallTables(w io.Writer, f fastpath.ObservedFirewall) error {
 
 // guarded prints what went up to the kernel, of the classes that had something.
 func guarded(w io.Writer, o fastpath.Observed) error {
-	t := table{head: []string{"To the kernel", ">Passed", ">Dropped", ">Of them by source", "At most", "What it is"}}
+	t := table{head: []string{"To the kernel", ">Passed", ">Dropped", ">Of them by source", "At most", "~What it is"}}
 	for _, c := range o.Guard {
 		if c.Passed+c.Dropped > 0 {
 			t.row(c.Class, count(c.Passed), count(c.Dropped), count(c.OverSource), c.Budget.String(), c.Text)

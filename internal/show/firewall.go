@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"minne/internal/firewall"
+	"minne/internal/router"
 )
 
 // Firewall prints the rules in the order in which packets meet them, zone pair
@@ -25,7 +26,7 @@ func Firewall(w io.Writer, o firewall.Observed, all bool) error {
 	default:
 		fmt.Fprintf(w, "Firewall: on, %s packets dropped by default\n", count(int(o.Default.Packets)))
 	}
-	zones := table{head: []string{"Zone", "Interfaces"}}
+	zones := table{head: []string{"Zone", "~Interfaces"}}
 	for _, z := range o.Zones {
 		zones.row(z.Name, strings.Join(z.Interfaces, " "))
 	}
@@ -43,7 +44,7 @@ func Firewall(w io.Writer, o firewall.Observed, all bool) error {
 			state = ", stateless"
 		}
 		fmt.Fprintf(w, "\n%s to %s%s\n", p.From, p.To, state)
-		t := table{head: []string{">No.", ">Packets", ">Bytes", "Rule"}}
+		t := table{head: []string{">No.", ">Packets", ">Bytes", "~Rule"}}
 		for _, id := range p.Rules {
 			ruleRow(&t, rules[id])
 		}
@@ -60,7 +61,7 @@ func Firewall(w io.Writer, o firewall.Observed, all bool) error {
 			continue
 		}
 		fmt.Fprintf(w, "\n%s\n", part.title)
-		t := table{head: []string{">No.", ">Packets", ">Bytes", "Rule"}}
+		t := table{head: []string{">No.", ">Packets", ">Bytes", "~Rule"}}
 		for _, r := range part.rows {
 			ruleRow(&t, r)
 		}
@@ -94,9 +95,9 @@ func services(list []firewall.ObservedRule, all bool) (found []firewall.Observed
 }
 
 // SetElements prints the elements of a set.
-func SetElements(w io.Writer, list []firewall.SetElement, now time.Time) error {
+func SetElements(w io.Writer, v router.SetView, now time.Time) error {
 	t := table{head: []string{"Element", "From", "Left"}}
-	for _, e := range list {
+	for _, e := range v.Elements {
 		from, left := "configuration", ""
 		if e.Live {
 			from = "minne set"

@@ -167,7 +167,7 @@ func protocolsAndZones(w io.Writer, s flows.Summary) error {
 	if s.Connections == 0 {
 		return nil
 	}
-	protocols := table{head: []string{"Protocol", ">Connections", "States"}}
+	protocols := table{head: []string{"Protocol", ">Connections", "~States"}}
 	for _, p := range s.Protocols {
 		var states []string
 		for _, state := range p.States {

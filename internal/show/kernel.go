@@ -12,38 +12,45 @@ import (
 )
 
 // Interfaces prints links with their addresses and counters.
-func Interfaces(w io.Writer, all []kernel.Interface) error {
-	t := table{head: []string{"Interface", "State", ">MTU", ">Speed", "Address", ">RX packets", ">RX bytes", ">TX packets", ">TX bytes", ">Errors", ">Drops", "Description"}}
-	for _, i := range all {
-		addresses := []string{"-"}
-		if len(i.Addresses) > 0 {
-			addresses = nil
-			for _, a := range i.Addresses {
-				addresses = append(addresses, a.String())
-			}
-		}
+func Interfaces(w io.Writer, v router.InterfacesView) error {
+	t := table{head: []string{"Interface", "!State", ">MTU", ">Speed", "Address", ">RX packets", ">RX bytes", ">TX packets", ">TX bytes", ">Errors", ">Drops", "~Description"}}
+	for _, i := range v.Interfaces {
 		speed := "-"
 		if i.Speed > 0 {
 			speed = bits(float64(i.Speed) * 1e6)
 		}
-		description := i.Description
-		if i.VLAN > 0 {
-			description = strings.TrimSpace(fmt.Sprintf("VLAN %d on %s  %s", i.VLAN, i.Parent, description))
-		}
-		t.row(i.Name, i.State, fmt.Sprint(i.MTU), speed, addresses[0],
+		t.row(i.Name, i.State, fmt.Sprint(i.MTU), speed, orDash(addressLines(i)),
 			count(i.RX.Packets), bytes(i.RX.Bytes), count(i.TX.Packets), bytes(i.TX.Bytes),
-			count(i.RX.Errors+i.TX.Errors), count(i.RX.Drops+i.TX.Drops), description)
-		for _, a := range addresses[1:] {
-			t.row("", "", "", "", a)
-		}
+			count(i.RX.Errors+i.TX.Errors), count(i.RX.Drops+i.TX.Drops), described(i))
 	}
 	return t.write(w)
 }
 
+// addressLines are the addresses of an interface, a line for each.
+func addressLines(i kernel.Interface) string {
+	lines := make([]string, len(i.Addresses))
+	for n, a := range i.Addresses {
+		lines[n] = a.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// described is what the operator says of an interface, and of which VLAN it is.
+func described(i kernel.Interface) string {
+	if i.VLAN == 0 {
+		return i.Description
+	}
+	return strings.TrimSpace(fmt.Sprintf("VLAN %d on %s  %s", i.VLAN, i.Parent, i.Description))
+}
+
 // Neighbors prints the ARP and ND tables.
-func Neighbors(w io.Writer, all []kernel.Neighbour) error {
-	t := table{head: []string{"Address", "Interface", "MAC", "State"}}
-	for _, n := range all {
+func Neighbors(w io.Writer, v router.NeighborsView) error {
+	if len(v.Neighbors) == 0 {
+		_, err := fmt.Fprintln(w, "no neighbour is known")
+		return err
+	}
+	t := table{head: []string{"Address", "Interface", "MAC", "!State"}}
+	for _, n := range v.Neighbors {
 		t.row(n.Address.String(), n.Interface, orDash(n.MAC), n.State)
 	}
 	return t.write(w)
@@ -115,15 +122,15 @@ func nextHop(h kernel.NextHop, several bool) string {
 }
 
 // Drops prints why packets did not take the fast path; with all also reasons that never happened.
-func Drops(w io.Writer, views []router.DropView, all bool) error {
+func Drops(w io.Writer, v router.DropsView, all bool) error {
 	for _, part := range []struct {
 		title string
 		drop  bool
 	}{{"Dropped by the fast path", true}, {"Left to the kernel", false}} {
-		t := table{head: []string{">Packets", ">Rate", "Reason", "Meaning", "What to look at"}}
-		for _, v := range views {
-			if v.Drop == part.drop && (all || v.Count > 0) {
-				t.row(count(v.Count), packets(v.PerSecond), v.Reason, v.Text, v.Hint)
+		t := table{head: []string{">Packets", ">Rate", "Reason", "~Meaning", "~What to look at"}}
+		for _, d := range v.Drops {
+			if d.Drop == part.drop && (all || d.Count > 0) {
+				t.row(count(d.Count), packets(d.PerSecond), d.Reason, d.Text, d.Hint)
 			}
 		}
 		fmt.Fprintf(w, "%s:\n", part.title)
@@ -140,9 +147,9 @@ func Drops(w io.Writer, views []router.DropView, all bool) error {
 }
 
 // Rates prints each interface's traffic, a row for each window.
-func Rates(w io.Writer, views []router.RateView) error {
+func Rates(w io.Writer, all router.RatesView) error {
 	t := table{head: []string{"Interface", ">Window", ">RX", ">RX rate", ">TX", ">TX rate"}}
-	for _, v := range views {
+	for _, v := range all.Rates {
 		name := v.Name
 		for _, window := range v.Windows {
 			t.row(name, fmt.Sprintf("%d s", window.Seconds), packets(window.RxPackets), bits(window.RxBits), packets(window.TxPackets), bits(window.TxBits))

@@ -7,15 +7,15 @@ import (
 	"io"
 	"strings"
 
-	"minne/internal/fastpath/match"
+	"minne/internal/router"
 )
 
 // maxPatternShown bounds a pattern in the table, in characters.
 const maxPatternShown = 60
 
-// Match prints what patterns have recognised; o is nil where there are none.
-func Match(w io.Writer, o *match.Observed) error {
-	if o == nil {
+// Match prints what patterns have recognised.
+func Match(w io.Writer, o router.MatchView) error {
+	if o.Observed == nil {
 		_, err := fmt.Fprintln(w, "No patterns: there is no section match in the configuration")
 		return err
 	}
@@ -35,7 +35,7 @@ func Match(w io.Writer, o *match.Observed) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	patterns := table{head: []string{"Label", ">Flows", "Pattern"}}
+	patterns := table{head: []string{"Label", ">Flows", "~Pattern"}}
 	for _, s := range o.Sets {
 		for _, p := range s.Patterns {
 			text := []rune(p.Text)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"minne/internal/router"
@@ -18,7 +19,7 @@ func Services(w io.Writer, v router.ServicesView) error {
 		_, err := fmt.Fprintln(w, "no services are configured")
 		return err
 	}
-	t := table{head: []string{"Service", "State", "What", "PID"}}
+	t := table{head: []string{"Service", "!State", "~What", "PID"}}
 	for _, p := range v.Programs {
 		state, pid := "not running", "-"
 		if p.Running {
@@ -36,10 +37,7 @@ func Services(w io.Writer, v router.ServicesView) error {
 		if len(what) == 0 {
 			what = []string{"-"}
 		}
-		t.row(p.Object, state, what[0], pid)
-		for _, more := range what[1:] {
-			t.row("", "", more, "")
-		}
+		t.row(p.Object, state, strings.Join(what, "\n"), pid)
 	}
 	return t.write(w)
 }

@@ -13,8 +13,12 @@ import (
 	"unicode/utf8"
 )
 
-// table lays rows out in columns, two spaces apart. A column whose head begins
-// with ">" is set to the right, as figures are read.
+// table lays rows out in columns, two spaces apart. Signs in front of a column's
+// head say what it is: ">" figures, set to the right; "~" text, which may go on in
+// the next line; "!" a state, which has a colour. A cell may have several lines.
+//
+// A table that is wider than the screen is folded: columns that don't fit stand in
+// further lines, indented, below their heads.
 type table struct {
 	head []string
 	rows [][]string
@@ -22,42 +26,183 @@ type table struct {
 
 func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
 
-func (t *table) write(w io.Writer) error {
-	right := make([]bool, len(t.head))
-	width := make([]int, len(t.head))
-	head := make([]string, len(t.head))
-	for i, h := range t.head {
-		head[i], right[i] = strings.CutPrefix(h, ">")
-	}
-	return t.layOut(w, right, width, append([][]string{head}, t.rows...))
+// Table is a table for other packages.
+type Table struct{ table }
+
+// NewTable returns a table with these columns; signs in front of their heads: > figures, ~ text, ! state.
+func NewTable(head ...string) *Table { return &Table{table{head: head}} }
+
+// Row adds a row.
+func (t *Table) Row(cells ...string) { t.row(cells...) }
+
+// Write prints the table.
+func (t *Table) Write(w io.Writer) error { return t.write(w) }
+
+// column is how a column is set.
+type column struct {
+	head               string
+	right, text, state bool
+	width              int
 }
+
+// leastText is how narrow a column of text may become before it goes into a line
+// of its own; foldIndent is how far such lines are indented.
+const (
+	leastText  = 24
+	foldIndent = 4
+)
+
+func (t *table) write(w io.Writer) error { return t.layOut(w, true) }
 
 // rowsOnly writes the table without its head.
-func (t *table) rowsOnly(w io.Writer) error {
-	return t.layOut(w, make([]bool, len(t.head)), make([]int, len(t.head)), t.rows)
-}
+func (t *table) rowsOnly(w io.Writer) error { return t.layOut(w, false) }
 
-func (t *table) layOut(w io.Writer, right []bool, width []int, all [][]string) error {
-	for _, row := range all {
-		for i, cell := range row {
-			width[i] = max(width[i], utf8.RuneCountInString(cell))
+func (t *table) layOut(w io.Writer, withHead bool) error {
+	screen, _ := w.(*Screen)
+	columns := t.columns(withHead)
+	lines := [][]int{make([]int, len(columns))}
+	for i := range columns {
+		lines[0][i] = i
+	}
+	if width := screen.width(); width > 0 {
+		lines = fold(columns, width)
+	}
+	if withHead {
+		head := make([]string, len(columns))
+		for i, c := range columns {
+			head[i] = c.head
+		}
+		if err := writeRow(w, nil, columns, lines, head); err != nil {
+			return err
 		}
 	}
-	for _, row := range all {
-		var line strings.Builder
-		for i, cell := range row {
-			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
-			if right[i] {
-				line.WriteString(pad + cell + "  ")
-			} else {
-				line.WriteString(cell + pad + "  ")
-			}
-		}
-		if _, err := fmt.Fprintln(w, strings.TrimRight(line.String(), " ")); err != nil {
+	for _, row := range t.rows {
+		if err := writeRow(w, screen, columns, lines, row); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// columns reads the signs of the heads and measures the cells.
+func (t *table) columns(withHead bool) []column {
+	columns := make([]column, len(t.head))
+	for i, h := range t.head {
+		c := &columns[i]
+		c.head = strings.TrimLeft(h, ">~!")
+		signs := h[:len(h)-len(c.head)]
+		c.right, c.text, c.state = strings.Contains(signs, ">"), strings.Contains(signs, "~"), strings.Contains(signs, "!")
+		if withHead {
+			c.width = utf8.RuneCountInString(c.head)
+		}
+	}
+	for _, row := range t.rows {
+		for i, cell := range row {
+			for line := range strings.SplitSeq(cell, "\n") {
+				columns[i].width = max(columns[i].width, utf8.RuneCountInString(line))
+			}
+		}
+	}
+	return columns
+}
+
+// fold shares columns out to lines that are no wider than width, and makes columns of
+// text narrower where that helps.
+func fold(columns []column, width int) (lines [][]int) {
+	var line []int
+	used := 0
+	widen := func() { // what is left of a line is its texts'
+		for _, i := range line {
+			if c := &columns[i]; c.text {
+				more := min(c.width-least(c), max(0, width-used))
+				c.width = least(c) + more
+				used += more
+			}
+		}
+	}
+	for i := range columns {
+		need := least(&columns[i])
+		if len(line) > 0 && used+2+need > width {
+			widen()
+			lines, line, used = append(lines, line), nil, foldIndent
+		}
+		if len(line) > 0 {
+			used += 2
+		}
+		line = append(line, i)
+		used += need
+	}
+	widen()
+	return append(lines, line)
+}
+
+// least is the narrowest that a column can be.
+func least(c *column) int {
+	if c.text {
+		return min(c.width, max(leastText, utf8.RuneCountInString(c.head)))
+	}
+	return c.width
+}
+
+// writeRow writes a row in as many lines as its columns and cells need.
+func writeRow(w io.Writer, screen *Screen, columns []column, lines [][]int, row []string) error {
+	for n, line := range lines {
+		cells, height := make([][]string, len(line)), 0
+		for at, i := range line {
+			if i < len(row) && row[i] != "" {
+				cells[at] = cellLines(row[i], columns[i])
+				height = max(height, len(cells[at]))
+			}
+		}
+		if n == 0 {
+			height = max(height, 1)
+		}
+		for h := range height {
+			var b strings.Builder
+			blanks := 0 // that stand before the next word, if there is one
+			if n > 0 {
+				blanks = foldIndent
+			}
+			for at, i := range line {
+				text := ""
+				if h < len(cells[at]) {
+					text = cells[at][h]
+				}
+				pad := columns[i].width - utf8.RuneCountInString(text)
+				if columns[i].right {
+					blanks += pad
+				}
+				if text != "" {
+					b.WriteString(strings.Repeat(" ", max(blanks, 0)))
+					blanks = 0
+					if columns[i].state {
+						text = screen.paint(text)
+					}
+					b.WriteString(text)
+				}
+				if !columns[i].right {
+					blanks += pad
+				}
+				blanks += 2
+			}
+			if _, err := io.WriteString(rawOf(w), b.String()+"\n"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// cellLines are the lines of a cell, no wider than its column where that is text.
+func cellLines(cell string, c column) (lines []string) {
+	for line := range strings.SplitSeq(cell, "\n") {
+		if c.text {
+			lines = append(lines, wrap(line, c.width, 0)...)
+		} else {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // count prints a number with its thousands apart: 1,062,046.

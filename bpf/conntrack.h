@@ -7,6 +7,8 @@
 #ifndef MINNE_CONNTRACK_H
 #define MINNE_CONNTRACK_H
 
+#include <bpf/bpf_core_read.h>
+
 #include "flow_write.h"
 #include "transport.h"
 
@@ -19,6 +21,7 @@ struct connection {
 	__u32 number;        // of its side in the flow table; 0 for none
 	__u32 policy;        // control.policy
 	__u32 timeout;       // of conntrack, ms
+	__u32 egress;        // the only interface that the packet may leave by, FLOW_EGRESS
 	__u8 tcp;            // flags
 	__u8 translated;
 	__u8 diverted;       // the translation has another destination
@@ -82,13 +85,28 @@ union nf_conntrack_proto {
 	struct ip_ct_tcp tcp;
 };
 
+// What is attached to a connection: offset has where each kind of extension begins in it, 0 for none.
+struct nf_ct_ext {
+	__u8 offset[1];
+};
+
+struct nf_conn_nat {
+	int masq_index; // ifindex that it was masqueraded on, 0 for other translations
+};
+
 struct nf_conn {
 	struct nf_conntrack_tuple_hash tuplehash[2];
 	unsigned long status;
+	struct nf_ct_ext *ext;
 	union nf_conntrack_proto proto;
 };
 
 #pragma clang attribute pop
+
+enum nf_ct_ext_id {
+	NF_CT_EXT_HELPER,
+	NF_CT_EXT_NAT,
+};
 
 // struct bpf_ct_opts, as far as all kernels know it.
 struct bpf_ct_opts___short {
@@ -110,6 +128,7 @@ extern int bpf_ct_change_timeout(struct nf_conn *ct, __u32 timeout) __ksym;
 #define IPS_DYING (1 << 9)
 #define IPS_HELPER (1 << 13)
 
+#define IPS_SRC_NAT (1 << 4)
 #define IPS_NAT (3 << 4) // source, destination
 
 #define TCP_CONNTRACK_ESTABLISHED 3
@@ -176,6 +195,28 @@ static __always_inline int is_plain(const struct flow_new *n)
 		 (ports ^ (answer << 16 | answer >> 16)));
 }
 
+// The interface that a masqueraded connection began on. The kernel ends such a connection when a packet of who opened
+// it leaves by another (nf_nat_oif_changed), so the fast path carries none by another. A kernel that does not tell how it
+// remembers the interface has to see a packet leave by each (settle).
+static __noinline __u32 masqueraded_on(struct nf_conn *ct)
+{
+	__u32 index = 0;
+	__u8 at = 0;
+	void *ext;
+
+	if (!bpf_core_field_exists(struct nf_conn_nat, masq_index) || !bpf_core_field_exists(struct nf_ct_ext, offset))
+		return ct->status & IPS_SRC_NAT ? FLOW_UNSEEN_EGRESS : FLOW_ANY_EGRESS;
+	ext = ct->ext;
+	if (!ext)
+		return FLOW_ANY_EGRESS;
+	bpf_probe_read_kernel(&at, sizeof(at), ext + bpf_core_field_offset(struct nf_ct_ext, offset) +
+						       bpf_core_enum_value(enum nf_ct_ext_id, NF_CT_EXT_NAT));
+	if (!at)
+		return FLOW_ANY_EGRESS;
+	bpf_probe_read_kernel(&index, sizeof(index), ext + at + bpf_core_field_offset(struct nf_conn_nat, masq_index));
+	return index < FLOW_UNSEEN_EGRESS ? index : FLOW_UNSEEN_EGRESS;
+}
+
 // conntrack_learn asks about a packet's connection and makes a flow of it if it is ready.
 static __noinline int conntrack_learn(struct xdp_md *ctx, struct connection *c)
 {
@@ -191,6 +232,7 @@ static __noinline int conntrack_learn(struct xdp_md *ctx, struct connection *c)
 	if (ready) {
 		READ_SIDE(n->original, ct, 0, family, protocol);
 		READ_SIDE(n->reply, ct, 1, family, protocol);
+		n->egress = masqueraded_on(ct);
 	}
 	bpf_ct_release(ct);
 	if (!ready)

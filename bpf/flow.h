@@ -69,7 +69,7 @@ struct flow_bucket {
 // One direction of a flow.
 struct flow_side {
 	struct flow_key key; // of packets in this direction, before translation
-	__u64 packets;       // repeated by the fast path
+	__u64 packets;       // repeated by the fast path, FLOW_PACKETS; above, of direction 0: FLOW_EGRESS
 	__u64 bytes;         // of IP packets, as conntrack counts
 	__u16 seen;          // flow_now of the last packet
 	__u16 generation;    // flow_control.generation when the flow was made
@@ -77,6 +77,14 @@ struct flow_side {
 	__u8 flags;          // FLOW_
 	__u16 mark;          // of the caller; 0 when the flow is made
 };
+
+// The packets that a side has counted; and by which interface a flow's packets of direction 0 leave: its ifindex,
+// or FLOW_ANY_EGRESS, or FLOW_UNSEEN_EGRESS where the kernel has still to see one leave.
+#define FLOW_EGRESS_SHIFT 48
+#define FLOW_PACKETS(word) ((word) & ((1ULL << FLOW_EGRESS_SHIFT) - 1))
+#define FLOW_EGRESS(word) ((word) >> FLOW_EGRESS_SHIFT)
+#define FLOW_ANY_EGRESS 0
+#define FLOW_UNSEEN_EGRESS 0xffff
 
 #define FLOW_TRANSLATED 1 // the replies' addresses or ports are not just the original's turned round
 #define FLOW_SEARCHED 2   // the first packets of this direction have been looked through (match.h); the bits above are the label

@@ -223,7 +223,7 @@ static __noinline int flow_tell(const struct flow_side *s0, const struct flow_si
 	struct flow_told *t;
 	__u64 waiting;
 
-	if (!(s0->packets | s1->packets))
+	if (!FLOW_PACKETS(s0->packets | s1->packets))
 		return 0;
 	t = bpf_ringbuf_reserve(&flow_ended, sizeof(*t), 0);
 	if (!t) {
@@ -235,8 +235,8 @@ static __noinline int flow_tell(const struct flow_side *s0, const struct flow_si
 	t->key.dst[0] = s0->key.dst[0];
 	t->key.dst[1] = s0->key.dst[1];
 	t->key.rest = s0->key.rest;
-	t->packets[0] = s0->packets;
-	t->packets[1] = s1->packets;
+	t->packets[0] = FLOW_PACKETS(s0->packets);
+	t->packets[1] = FLOW_PACKETS(s1->packets);
 	t->bytes[0] = s0->bytes;
 	t->bytes[1] = s1->bytes;
 	t->ns = bpf_ktime_get_ns();
@@ -331,6 +331,8 @@ struct flow_new {
 	struct flow_key reply;    // of packets of the other, as they come in
 	__u16 now;                // flow_now
 	__u8 flags;               // FLOW_
+	__u8 reserved;
+	__u16 egress;             // FLOW_EGRESS
 };
 
 static __noinline int flow_write(struct flow_side *s, const struct flow_new *n, __u32 reply, __u16 generation)
@@ -342,7 +344,7 @@ static __noinline int flow_write(struct flow_side *s, const struct flow_new *n, 
 	s->key.dst[0] = key->dst[0];
 	s->key.dst[1] = key->dst[1];
 	s->key.rest = key->rest;
-	s->packets = 0;
+	s->packets = reply ? 0 : (__u64)n->egress << FLOW_EGRESS_SHIFT;
 	s->bytes = 0;
 	s->seen = n->now;
 	s->generation = generation;

@@ -71,6 +71,14 @@ static __always_inline void translate_by(struct connection *n, const struct flow
 	translated(n);
 }
 
+// A packet's flow is the one that was found.
+static __always_inline void carry(struct connection *n, const struct flow_hit *hit)
+{
+	n->number = hit->number;
+	if (!(hit->number & 1))
+		n->egress = FLOW_EGRESS(hit->side->packets);
+}
+
 #ifdef CONNTRACK
 
 #define FOLLOWED_TICKS 3     // for which a confirmation holds, at least
@@ -139,7 +147,7 @@ static __noinline int followed_flow(struct connection *n)
 	}
 	if (hit.side->flags & FLOW_TRANSLATED && !translation(n, &hit))
 		return REASON_CONNECTION;
-	n->number = hit.number;
+	carry(n, &hit);
 	return REASON_NONE;
 }
 

@@ -84,6 +84,7 @@ static __always_inline enum reason learned(struct connection *n, struct flow_hit
 		if (n->new.flags & FLOW_TRANSLATED)
 			translate_by(n, k);
 		n->number = ~0U;
+		n->egress = k == &n->new.reply ? n->new.egress : FLOW_ANY_EGRESS;
 		return REASON_NONE;
 	}
 	if (!lookup(&n->key, hit))
@@ -94,7 +95,7 @@ static __always_inline enum reason learned(struct connection *n, struct flow_hit
 		other->seen = hit->side->seen;
 	if (hit->side->flags & FLOW_TRANSLATED && !translation(n, hit))
 		return REASON_CONNECTION;
-	n->number = hit->number;
+	carry(n, hit);
 	return REASON_NONE;
 }
 
@@ -136,7 +137,7 @@ WITH_CONTEXT int flow_of(struct xdp_md *ctx, struct connection *n)
 	}
 	if (hit.side->flags & FLOW_TRANSLATED && !translation(n, &hit))
 		return REASON_CONNECTION;
-	n->number = hit.number;
+	carry(n, &hit);
 	return REASON_NONE;
 }
 
@@ -149,7 +150,7 @@ static __always_inline enum reason find_flow(struct packet *p, struct way *w, st
 	if (!n)
 		return REASON_CONNECTION;
 	w->connection = n;
-	n->number = n->translated = n->diverted = n->asked = n->known = 0;
+	n->number = n->egress = n->translated = n->diverted = n->asked = n->known = 0;
 	write_key(p, &n->key, ipv6);
 	n->policy = p->policy;
 	n->tcp = p->transport.tcp;
@@ -250,6 +251,40 @@ static __always_inline enum reason begins(struct packet *p, struct way *w)
 	return (p->transport.tcp & (TCP_SYN | TCP_ACK)) == TCP_SYN ? REASON_BEGINNING : REASON_CONNECTION;
 }
 
+#ifdef CONNTRACK
+
+// settle is for a packet that leaves by another interface than its flow's packets did: the kernel shall say what becomes
+// of the connection. Where it has not seen one leave yet, it sees this one, and the next pass.
+static __noinline int settle(struct connection *n, __u32 leaves)
+{
+	struct flow_side *side = flow_side(n->number);
+	__u64 packets;
+
+	if (trace_build || !side)
+		return 0;
+	packets = *(volatile __u64 *)&side->packets;
+	if (FLOW_EGRESS(packets) == FLOW_UNSEEN_EGRESS)
+		__sync_val_compare_and_swap(&side->packets, packets, FLOW_PACKETS(packets) | (__u64)leaves << FLOW_EGRESS_SHIFT);
+	else if (flow_remove(n->number))
+		FLOW_COUNT(active);
+	return 0;
+}
+
+// Whether a packet leaves by the interface that its flow hangs on.
+static __always_inline int stays(struct connection *n, __u32 leaves)
+{
+	return n->egress == FLOW_ANY_EGRESS || n->egress == leaves || settle(n, leaves);
+}
+
+#else
+
+static __always_inline int stays(struct connection *n, __u32 leaves)
+{
+	return 1; // there are no flows
+}
+
+#endif
+
 static __always_inline enum reason judge(struct packet *p, struct way *w, struct control *c, __u32 ipv6)
 {
 	__u32 leaves = w->adj->interface, buffer = p->policy & POLICY_BUFFER;
@@ -275,7 +310,7 @@ static __always_inline enum reason judge(struct packet *p, struct way *w, struct
 		if (!w->connection)
 			STAGE(find_flow(p, w, c, ipv6));
 		if (w->connection && w->connection->number)
-			return REASON_NONE;
+			return stays(w->connection, leaves) ? REASON_NONE : REASON_CONNECTION;
 		if (w->connection && w->connection->known)
 			return REASON_CONNECTION;
 	}

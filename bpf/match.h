@@ -472,7 +472,7 @@ static __always_inline __u32 match_packet(struct xdp_md *ctx, struct match_work 
 		match_look(ctx, m, f);
 	if (f)
 		label = f->label;
-	if (side && ((f && f->done) || side->packets > MATCH_QUIET))
+	if (side && ((f && f->done) || FLOW_PACKETS(side->packets) > MATCH_QUIET))
 		match_tell(m->number, label);
 	return label;
 }

@@ -59,7 +59,7 @@ func (t *Table) TellAll() {
 // read reads the counters of a flow's two sides.
 func (e *Ended) read(sides []side) {
 	for d := range 2 {
-		e.Packets[d], e.Bytes[d] = atomic.LoadUint64(&sides[d].packets), atomic.LoadUint64(&sides[d].bytes)
+		e.Packets[d], e.Bytes[d] = sides[d].count(), atomic.LoadUint64(&sides[d].bytes)
 	}
 }
 

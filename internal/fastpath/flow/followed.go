@@ -37,7 +37,12 @@ func NewFlow(keys [2]Key, now uint16) []byte {
 		plain.SourcePort == keys[1].SourcePort && plain.DestinationPort == keys[1].DestinationPort {
 		flags = 0
 	}
-	return append(b, flags)[:newBytes]
+	egress := uint16(0)
+	if keys[1].Destination != keys[0].Source {
+		egress = unseenEgress // perhaps masqueraded, which conntrack does not tell over netlink
+	}
+	b = append(b, flags, 0)
+	return binary.NativeEndian.AppendUint16(b, egress)[:newBytes]
 }
 
 // KeyOf reads struct flow_key, which the program has written.

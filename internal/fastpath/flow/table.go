@@ -22,6 +22,8 @@ const (
 	tickShift    = 31
 	restShift    = 24
 	restMask     = 1<<24 - 1
+	egressShift  = 48
+	unseenEgress = 0xffff
 	controlBytes = 256
 )
 
@@ -246,6 +248,9 @@ func (s *side) readKey() (k rawKey) {
 	}
 	return k
 }
+
+// count is how many packets the side has counted, FLOW_PACKETS of bpf/flow.h.
+func (s *side) count() uint64 { return atomic.LoadUint64(&s.packets) & (1<<egressShift - 1) }
 
 // next counts up the version. A packet may write seen meanwhile, in the same word.
 func (s *side) next() {

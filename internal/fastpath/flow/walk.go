@@ -56,7 +56,7 @@ func (t *Table) read(n uint32, now, generation uint16) (f Flow, ok bool) {
 		}
 		key := s.readKey()
 		f.Key[d] = key.key()
-		f.Packets[d], f.Bytes[d] = atomic.LoadUint64(&s.packets), atomic.LoadUint64(&s.bytes)
+		f.Packets[d], f.Bytes[d] = s.count(), atomic.LoadUint64(&s.bytes)
 	}
 	for d := range 2 {
 		if lifeOf(atomic.LoadUint64(&t.sides[2*n+uint32(d)].life)).version != lives[0].version {

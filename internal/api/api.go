@@ -16,6 +16,8 @@
 //	POST /v1/rollback            Rollback → Result
 //	POST /v1/stop                Stop → Empty
 //	POST /v1/set                 firewall.SetChange → SetChanged
+//	POST /v1/clear/bgp           ClearBGP → Cleared
+//	POST /v1/clear/ospf          Empty → Cleared
 //	GET  /v1/show/{view…}        what a view answers, see the router package
 //	POST /v1/capture             fastpath.CaptureFilter → router.CaptureEvent…, as root, until hung up
 //	POST /v1/capture/end         Empty → Empty, as root
@@ -77,6 +79,17 @@ type Rollback struct {
 // Stop asks the daemon to end. What it set up keeps working unless All.
 type Stop struct {
 	All bool `json:"all,omitempty"`
+}
+
+// ClearBGP asks to begin BGP sessions anew.
+type ClearBGP struct {
+	Peer string `json:"peer"` // a peer's name or address, or "all"
+	Soft bool   `json:"soft,omitempty"`
+}
+
+// Cleared says what was begun anew.
+type Cleared struct {
+	Cleared []string `json:"cleared"`
 }
 
 // Outcome is what became of a request that succeeded.

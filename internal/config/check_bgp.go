@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"time"
 )
 
 // maxPassword is the kernel's limit of a TCP MD5 key (TCP_MD5SIG_MAXKEYLEN), in bytes.
@@ -145,6 +146,10 @@ func (c *checker) peerPolicy(path string, p *BGPPeer) {
 		}
 		c.limitFamily(path, p, "ipv4", limit.IPv4)
 		c.limitFamily(path, p, "ipv6", limit.IPv6)
+		if after := time.Duration(limit.RestartAfter); c.written(path+".import.max-prefixes.restart-after") &&
+			(after%time.Minute != 0 || after < time.Minute || after > 65535*time.Minute) {
+			c.refuse(path+".import.max-prefixes.restart-after", fmt.Sprintf("%s is no time that a session can wait", limit.RestartAfter), "whole minutes, 1m to 65535m", "")
+		}
 	}
 }
 

@@ -115,7 +115,7 @@ type BGPPeer struct {
 // BGPImport is the policy for routes from a peer.
 type BGPImport struct {
 	Preference  int          `yaml:"preference" json:"preference,omitempty" doc:"Local preference: the highest wins." default:"100" min:"1" max:"4294967295"`
-	MaxPrefixes *PrefixLimit `yaml:"max-prefixes" json:"max-prefixes,omitempty" doc:"Ends the session when the peer sends more routes than this."`
+	MaxPrefixes *PrefixLimit `yaml:"max-prefixes" json:"max-prefixes,omitempty" doc:"Ends the session when the peer sends more routes than this. It stays down until a commit raises the limit, minne clear bgp, or restart-after."`
 	Accept      []Prefix     `yaml:"accept" json:"accept,omitempty" doc:"Take only these prefixes and longer ones inside them. Absent: take all."`
 	Default     *OnOff       `yaml:"default" json:"default,omitempty" doc:"Whether a default route is taken." default:"on" enum:"on,off"`
 	Bogons      BogonPolicy  `yaml:"bogons" json:"bogons,omitempty" doc:"Overrides routing.bgp.bogons for this peer." enum:"reject,accept"`
@@ -123,8 +123,9 @@ type BGPImport struct {
 
 // PrefixLimit bounds the number of routes from a peer, per family; 0 is no limit.
 type PrefixLimit struct {
-	IPv4 int `yaml:"ipv4" json:"ipv4,omitempty" doc:"Limit of IPv4 routes." min:"1"`
-	IPv6 int `yaml:"ipv6" json:"ipv6,omitempty" doc:"Limit of IPv6 routes." min:"1"`
+	IPv4         int      `yaml:"ipv4" json:"ipv4,omitempty" doc:"Limit of IPv4 routes." min:"1"`
+	IPv6         int      `yaml:"ipv6" json:"ipv6,omitempty" doc:"Limit of IPv6 routes." min:"1"`
+	RestartAfter Duration `yaml:"restart-after" json:"restart-after,omitempty" doc:"How long after that the session is tried again, in whole minutes. Absent: not by itself, as a peer that tells too much most likely does so again."`
 }
 
 // BGPExport is the policy for routes told to a peer.

@@ -28,6 +28,8 @@ func (d *Daemon) endpoints(s *api.Server) {
 	api.Write(s, "POST /v1/rollback", d.answerRollback)
 	api.Write(s, "POST /v1/stop", d.answerStop)
 	api.Write(s, "POST /v1/set", d.answerSet)
+	api.Write(s, "POST /v1/clear/bgp", d.answerClearBGP)
+	api.Write(s, "POST /v1/clear/ospf", d.answerClearOSPF)
 	api.Stream(s, "POST /v1/capture", d.answerCapture)
 	api.Write(s, "POST /v1/capture/end", d.answerCaptureEnd)
 }

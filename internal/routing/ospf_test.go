@@ -166,6 +166,18 @@ func TestOSPF(t *testing.T) {
 	l.apply(cfg, secrets)
 	l.eventually("adjacencies again", full)
 
+	// Begun anew by a word.
+	if got, err := l.router.ClearOSPF(context.Background()); err != nil || fmt.Sprint(got) != "[OSPFv2 OSPFv3]" {
+		t.Errorf("clear: %v %v", got, err)
+	}
+	l.eventually("adjacencies end", func() string {
+		if full() == "" {
+			return "still full"
+		}
+		return ""
+	})
+	l.eventually("adjacencies after a clear", full)
+
 	// ospfd and ospf6d come back from a crash.
 	l.kill(ospfd)
 	l.kill(ospf6d)

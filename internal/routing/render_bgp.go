@@ -210,6 +210,14 @@ func (p bgpPeer) limit(v6 bool) int {
 	}
 }
 
+// restartAfter returns the end of a limit's line: when the session that it ended is tried again, in minutes.
+func (p bgpPeer) restartAfter() string {
+	if after := time.Duration(p.Import.MaxPrefixes.RestartAfter); after > 0 {
+		return fmt.Sprintf(" restart %d", after/time.Minute)
+	}
+	return ""
+}
+
 func renderFamily(l *lines, f bgpFamily, b *config.BGP, peers []bgpPeer) {
 	l.add(" %s", f.header)
 	for _, p := range ofFamily(b.Announce, f.v6) {
@@ -228,7 +236,7 @@ func renderFamily(l *lines, f bgpFamily, b *config.BGP, peers []bgpPeer) {
 			l.add("%s default-originate", n)
 		}
 		if max := p.limit(f.v6); max > 0 {
-			l.add("%s maximum-prefix %d", n, max)
+			l.add("%s maximum-prefix %d%s", n, max, p.restartAfter())
 		}
 		l.add("%s route-map %s in", n, token(p.name)+"-in"+f.digit)
 		l.add("%s route-map %s out", n, token(p.name)+"-out"+f.digit)

@@ -113,13 +113,16 @@ func (r *Routing) configure(ctx context.Context, daemon string, d Desired) error
 	if err != nil {
 		return err
 	}
-	have, err = v.running(ctx)
+	got, err := v.running(ctx)
 	if err != nil {
 		return err
 	}
-	if diff := mismatch(have, want); len(diff) > 0 {
+	if diff := mismatch(got, want); len(diff) > 0 {
 		return fmt.Errorf("%s did not take its configuration; it lacks the lines with + and has those with - too many:\n  %s",
 			daemon, strings.Join(diff, "\n  "))
+	}
+	if daemon == bgpd {
+		return r.releaseStopped(ctx, have, want)
 	}
 	return nil
 }

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Sessions begun anew: by an operator's word, or because a commit took away what had ended them.
+package routing
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// AllPeers is the word for every BGP peer; a peer can't be called so by mistake: its name is looked up first.
+const AllPeers = "all"
+
+// ClearBGP resets the session with a peer, named as in the configuration or by its address, or all sessions. A
+// soft reset asks for the peer's routes again and tells ours again, and the session stays. It returns the peers.
+func (r *Routing) ClearBGP(ctx context.Context, peer string, soft bool) ([]string, error) {
+	addresses, err := r.peerAddresses(ctx, peer)
+	if err != nil {
+		return nil, err
+	}
+	var cleared, commands []string
+	for _, a := range addresses {
+		command := "clear bgp " + a
+		if soft {
+			command += " soft"
+		}
+		commands = append(commands, command)
+		cleared = append(cleared, r.called(a))
+	}
+	return cleared, r.enable(ctx, bgpd, commands...)
+}
+
+// peerAddresses returns the addresses of one peer, or of all.
+func (r *Routing) peerAddresses(ctx context.Context, peer string) ([]string, error) {
+	running, err := r.neighbors(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(running) == 0 {
+		return nil, fmt.Errorf("BGP has no peers: none is configured, or bgpd does not run")
+	}
+	names := r.peerNames()
+	var known []string
+	for _, address := range sortedKeys(running) {
+		if names[address] == peer {
+			return []string{address}, nil
+		}
+		if name := names[address]; name != "" {
+			known = append(known, name)
+		}
+	}
+	if a, err := netip.ParseAddr(peer); err == nil && running[a.WithZone("").Unmap().String()] != nil {
+		return []string{a.WithZone("").Unmap().String()}, nil
+	}
+	if peer == AllPeers {
+		return sortedKeys(running), nil
+	}
+	slices.Sort(known)
+	return nil, fmt.Errorf("no BGP peer is called %q: expected one of %s, or its address", peer, strings.Join(known, ", "))
+}
+
+// ClearOSPF lets both versions of OSPF begin anew, those that run: adjacencies form again, the database is
+// exchanged again. It returns what was cleared.
+func (r *Routing) ClearOSPF(ctx context.Context) ([]string, error) {
+	var cleared []string
+	for _, o := range []struct{ daemon, name, command string }{
+		{ospfd, "OSPFv2", "clear ip ospf process"},
+		{ospf6d, "OSPFv3", "clear ipv6 ospf6 process"},
+	} {
+		p, err := r.host.find(o.daemon)
+		if err != nil {
+			return cleared, err
+		}
+		if p == nil {
+			continue
+		}
+		p.Close()
+		if err := r.enable(ctx, o.daemon, o.command); err != nil {
+			return cleared, err
+		}
+		cleared = append(cleared, o.name)
+	}
+	if len(cleared) == 0 {
+		return nil, fmt.Errorf("OSPF does not run: none is configured")
+	}
+	return cleared, nil
+}
+
+// releaseStopped starts the sessions that their prefix limit had ended, where the limit is another one now and
+// not a lower one. bgpd itself leaves them idle, whatever the new limit.
+func (r *Routing) releaseStopped(ctx context.Context, have, want *node) error {
+	released := relaxed(have, want)
+	if len(released) == 0 {
+		return nil
+	}
+	summary, err := r.BGPSummary(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range summary.Peers {
+		if !slices.Contains(released, p.Address) || !strings.HasPrefix(p.State, stoppedByLimit) {
+			continue
+		}
+		if err := r.enable(ctx, bgpd, "clear bgp "+p.Address); err != nil {
+			return err
+		}
+		r.log.Info("BGP session that a prefix limit had ended starts again", "peer", r.called(p.Address))
+	}
+	return nil
+}
+
+// stoppedByLimit begins the state of a session that sent more than maximum-prefix.
+const stoppedByLimit = "Idle (PfxCt)"
+
+// relaxed returns the addresses of peers whose prefix limit changes, other than to a lower one.
+func relaxed(have, want *node) []string {
+	h, w := orEmpty(have.context("router bgp")), orEmpty(want.context("router bgp"))
+	old, new := peerLines(h), peerLines(w)
+	var out []string
+	for _, a := range addresses(old, new) {
+		for _, f := range bgpFamilies {
+			from, to := prefixLimit(old[a], f), prefixLimit(new[a], f)
+			if from != "" && from != to && (to == "" || limitOf(to) >= limitOf(from)) && !slices.Contains(out, a) {
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}
+
+// prefixLimit returns a family's limit as "1000 restart 15", or "".
+func prefixLimit(lines []string, f bgpFamily) string {
+	prefix := f.header + ": maximum-prefix "
+	return strings.TrimPrefix(first(with(lines, prefix)), prefix)
+}
+
+// limitOf returns the number of "1000 restart 15".
+func limitOf(setting string) int {
+	number, _, _ := strings.Cut(setting, " ")
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		return 0
+	}
+	return n
+}

@@ -37,6 +37,7 @@ func (w *Watcher) tellAll(ctx context.Context) error {
 		}
 	}
 	w.listener.End()
+	token(w.restorable) // who knows what happened before
 	w.log.Info("kernel state read", "ipv4_routes", len(w.ledger.v4), "ipv6_routes", len(w.ledger.v6),
 		"links", len(w.links), "next_hops", len(w.nextHops), "took", time.Since(start).Round(time.Millisecond))
 	return nil
@@ -134,8 +135,10 @@ func (w *Watcher) compareRules(ctx context.Context) error {
 
 // barrier returns when the kernel has finished what it was doing to links and routes: it answers
 // this question under the same lock.
-func (w *Watcher) barrier() error {
-	err := w.ask.request(unix.RTM_GETLINK, 0, ifInfoLen, func(body []byte, _ *builder) {
+func (w *Watcher) barrier() error { return w.ask.barrier() }
+
+func (a *asker) barrier() error {
+	err := a.request(unix.RTM_GETLINK, 0, ifInfoLen, func(body []byte, _ *builder) {
 		native.PutUint32(body[4:], 1) // lo is always the first
 	})
 	if err != nil {

@@ -4,7 +4,6 @@ package kernel
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -36,15 +35,20 @@ type Kernel struct {
 	system system
 	writes atomic.Uint64
 
-	mu   sync.Mutex // held while the kernel's state is read to be changed
-	last *Desired   // what Reassert restores
+	mu        sync.Mutex // held while the kernel's state is read to be changed
+	last      *Desired   // what Reassert restores
+	unsettled bool       // an apply stopped in the middle: whoever called it goes back first
+	forward   *bool      // what Forwarding set last
+	unchecked error      // why source address checks that are configured could not be loaded
+	seen      seen       // of the last look, see reassert.go
+	cursor    int        // of Drifted
 
 	learned map[string]Learned // by interface, see learned.go
 }
 
 // New returns a Kernel that has not touched anything.
 func New(log *slog.Logger, options ...Options) *Kernel {
-	k := &Kernel{log: log, system: live{}, learned: map[string]Learned{}}
+	k := &Kernel{log: log, system: live{}, seen: newSeen(), learned: map[string]Learned{}}
 	for _, o := range options {
 		k.own = o
 	}
@@ -78,45 +82,40 @@ func (k *Kernel) Apply(ctx context.Context, d Desired) error {
 	return k.apply(ctx, d, k.round(d))
 }
 
-// ApplyPresent is Apply for a router that boots: what belongs to missing links is left out, all
-// else is done, and the missing links are the error.
+// ApplyPresent is Apply for a router that boots: what belongs to links that are missing or can't be
+// told apart is left out, a step that fails does not keep the others from being done, and what was
+// left out is the error.
 func (k *Kernel) ApplyPresent(ctx context.Context, d Desired) error {
 	r := k.round(d)
 	r.lenient = true
-	return errors.Join(k.apply(ctx, d, r), r.absent)
-}
-
-// Reassert restores what the kernel dropped of the last applied Desired: routes that went with a
-// carrier or an address, and interfaces that were unplugged and came back. It reads links, addresses
-// and static routes only, and writes nothing when all is there. Called after a Watcher's Restorable.
-func (k *Kernel) Reassert(ctx context.Context) error {
-	k.mu.Lock()
-	last := k.last
-	k.mu.Unlock()
-	if last == nil {
-		return nil
-	}
-	r := k.round(*last)
-	r.lenient, r.quick = true, true
-	return k.apply(ctx, *last, r)
+	return k.apply(ctx, d, r)
 }
 
 func (k *Kernel) round(d Desired) *round {
-	return &round{system: k.system, own: k.own, desired: d, waiting: map[routeKey]bool{}}
+	return &round{system: k.system, own: k.own, desired: d, waiting: map[routeKey]bool{},
+		forward: k.forward, had: k.seen.at, noLocal: k.seen.noLocal}
 }
 
 func (k *Kernel) apply(ctx context.Context, d Desired, r *round) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	r.desired = k.withLearned(d)
+	r.desired, r.forward, r.had = k.withLearned(d), k.forward, k.seen.at
 	if err := k.settle(ctx, r); err != nil {
+		k.unsettled = k.unsettled || !r.lenient
 		return err // what Reassert restores stays the configuration before
 	}
-	k.last = &d
-	return nil
+	k.last, k.unsettled, k.unchecked = &d, false, nil
+	k.seen.remember(r)
+	if !r.lenient {
+		k.seen.forgive()
+	}
+	if d.AntiSpoof != "" {
+		k.unchecked = r.uncheckedSources()
+	}
+	return r.failures()
 }
 
-// settle takes steps until none is left.
+// settle takes steps until none is left. A lenient round only fails where nothing can be read.
 func (k *Kernel) settle(ctx context.Context, r *round) error {
 	for range maxRounds {
 		if err := r.compare(ctx); err != nil {
@@ -126,8 +125,15 @@ func (k *Kernel) settle(ctx context.Context, r *round) error {
 			return nil
 		}
 		for _, s := range r.steps {
-			if err := k.do(ctx, s, r); err != nil {
-				return err
+			if r.lenient && r.leftOut(s) {
+				continue // it follows from one that failed
+			}
+			err := k.do(ctx, s, r)
+			if err != nil && (!r.lenient || ctx.Err() != nil) {
+				return fmt.Errorf("kernel: %s: %w", s.words(), err)
+			}
+			if err != nil {
+				r.fail(s, err)
 			}
 		}
 	}
@@ -137,6 +143,10 @@ func (k *Kernel) settle(ctx context.Context, r *round) error {
 	var left []string
 	for _, s := range r.steps {
 		left = append(left, s.change.String())
+		r.fail(s, fmt.Errorf("it does not stay so after %d tries (does another program change it?)", maxRounds))
+	}
+	if r.lenient {
+		return nil
 	}
 	return fmt.Errorf("kernel does not stay as configured, still to do after %d rounds: %s (does another program change it?)",
 		maxRounds, strings.Join(left, "; "))
@@ -150,6 +160,7 @@ func (k *Kernel) do(ctx context.Context, s step, r *round) error {
 	err := s.do(ctx)
 	if err == nil {
 		k.writes.Add(1)
+		r.did = append(r.did, s)
 		k.log.Debug("kernel changed", "change", s.words())
 		return nil
 	}
@@ -158,41 +169,5 @@ func (k *Kernel) do(ctx context.Context, s step, r *round) error {
 		r.waiting[*s.waits] = true
 		return nil
 	}
-	return fmt.Errorf("kernel: %s: %w", s.words(), err)
-}
-
-// Forwarding switches IPv4 and IPv6 forwarding of the namespace and of the configured interfaces.
-// The router calls it last, when filters, addresses and routes stand.
-func (k *Kernel) Forwarding(ctx context.Context, on bool) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	value := "0"
-	if on {
-		value = "1"
-	}
-	// The two of the namespace copy themselves to every interface; an interface's own flag may
-	// have been changed since.
-	paths := []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"}
-	if k.last != nil {
-		for _, i := range k.last.Interfaces {
-			paths = append(paths, "net/ipv4/conf/"+i.Name+"/forwarding", "net/ipv6/conf/"+i.Name+"/forwarding")
-		}
-	}
-	for _, path := range paths {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		now, ok, err := k.system.setting(path)
-		if err != nil {
-			return err
-		}
-		if !ok || now == value {
-			continue
-		}
-		if err := k.system.setSetting(path, value); err != nil {
-			return err
-		}
-		k.writes.Add(1)
-	}
-	return nil
+	return err
 }

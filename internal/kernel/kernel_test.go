@@ -278,14 +278,14 @@ func TestReassertAfterLinkDown(t *testing.T) {
 	if got := shell(t, "ip route show proto static; ip -6 route show proto static"); got == want {
 		t.Fatal("the kernel kept the routes: this test tests nothing")
 	}
-	if err := k.Reassert(context.Background()); err != nil {
+	if _, err := k.Reassert(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	if got := shell(t, "ip route show proto static; ip -6 route show proto static"); got != want {
 		t.Errorf("after Reassert:\n%s\nexpected:\n%s", got, want)
 	}
 	writes := k.Writes()
-	if err := k.Reassert(context.Background()); err != nil || k.Writes() != writes {
+	if _, err := k.Reassert(context.Background()); err != nil || k.Writes() != writes {
 		t.Errorf("Reassert with nothing to do: %v, %d writes", err, k.Writes()-writes)
 	}
 }

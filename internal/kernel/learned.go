@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 )
@@ -29,13 +30,26 @@ type LearnedRoute struct {
 // at once where a configuration with that interface is.
 func (k *Kernel) Learn(ctx context.Context, name string, l Learned) error {
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	if !l.Address.IsValid() {
 		delete(k.learned, name)
 	} else {
 		k.learned[name] = l
 	}
-	k.mu.Unlock()
-	return k.Reassert(ctx)
+	if k.last == nil || k.unsettled {
+		return nil
+	}
+	r, err := k.restore(ctx)
+	if err != nil {
+		return err
+	}
+	var failures []error
+	for _, f := range r.failed {
+		if f.step.port == name {
+			failures = append(failures, f)
+		}
+	}
+	return errors.Join(failures...)
 }
 
 // withLearned adds what was learned to what is desired. What the operator wrote goes before. The

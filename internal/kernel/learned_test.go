@@ -39,7 +39,7 @@ func TestLearned(t *testing.T) {
 	}
 
 	shell(t, "ip link set wan down && ip link set wan up")
-	if err := k.Reassert(t.Context()); err != nil {
+	if _, err := k.Reassert(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, shell(t, "ip route"), "default via 198.51.100.1 dev wan")

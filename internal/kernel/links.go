@@ -18,19 +18,38 @@ import (
 // defaultMTU is what an Ethernet link had before a configuration changed it.
 const defaultMTU = 1500
 
+// freeNames makes room for the interfaces' names. One whose name somebody else has is left out, and
+// so are the VLANs on it.
+func (r *round) freeNames() error {
+	var failures []error
+	for _, b := range r.bound {
+		if err := r.nameIsFree(b); err != nil {
+			failures = append(failures, err)
+			b.leaveOut(err)
+		}
+	}
+	for _, b := range r.bound { // parents first
+		if b.VLAN != nil && !b.missing && r.parentOf(b).missing {
+			b.leaveOut(nil)
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// parentOf is the interface that a VLAN is on.
+func (r *round) parentOf(b *bound) *bound {
+	return r.bound[slices.IndexFunc(r.bound, func(p *bound) bool { return p.Name == b.VLAN.Parent })]
+}
+
 // renames gives bound links their names. Two that swap names meet in the middle under
 // temporary ones.
-func (r *round) renames() error {
-	var failures []error
+func (r *round) renames() {
 	wanted := map[string]bool{}
 	for _, b := range r.bound {
 		wanted[b.Name] = true
 	}
 	final := []step{}
 	for _, b := range r.bound {
-		if err := r.nameIsFree(b); err != nil {
-			failures = append(failures, err)
-		}
 		if b.link == nil || b.link.Name == b.Name {
 			continue
 		}
@@ -40,15 +59,15 @@ func (r *round) renames() error {
 			index := b.link.Index
 			r.add(plan.Change{}, func(context.Context) error {
 				return r.system.rename(index, fmt.Sprintf("minne%d", index))
-			})
+			}).of(b.Name, "")
 		}
 		final = append(final, step{
 			change: plan.Change{Subsystem: "kernel", Action: plan.Modify, Object: "name of link " + former, From: former, To: b.Name},
 			do:     func(context.Context) error { return r.rename(b, former, !wanted[former]) },
+			port:   b.Name, was: fmt.Sprintf("link %s was renamed to %s", b.Name, former), vital: true,
 		})
 	}
 	r.steps = append(r.steps, final...)
-	return errors.Join(failures...)
 }
 
 // nameIsFree makes room for an interface's name, or says who has it.
@@ -71,8 +90,8 @@ func (r *round) nameIsFree(b *bound) error {
 			r.add(plan.Change{Subsystem: "kernel", Action: plan.Remove, Object: "VLAN " + l.Name + " (its parent or tag changed)"},
 				func(context.Context) error { return r.system.removeLink(l.Index) })
 		default:
-			return fmt.Errorf("interface %s: another link has this name (%s); choose another name or match that link",
-				b.Name, describe([]link{*l})[0])
+			return &InterfaceError{b.Name, fmt.Sprintf("another link has this name (%s); choose another name or match that link",
+				describe([]link{*l})[0])}
 		}
 	}
 	return nil
@@ -93,18 +112,17 @@ func (r *round) rename(b *bound, former string, keep bool) error {
 }
 
 // vlans creates the missing ones, parents first as the interfaces are ordered.
-func (r *round) vlans() error {
+func (r *round) vlans() {
 	for _, b := range r.bound {
 		if b.VLAN == nil || b.link != nil || b.missing {
 			continue
 		}
-		parent := r.bound[slices.IndexFunc(r.bound, func(p *bound) bool { return p.Name == b.VLAN.Parent })]
+		parent := r.parentOf(b)
 		object := fmt.Sprintf("VLAN %d (%s) on %s as %s", b.VLAN.ID, b.VLAN.Protocol, parent.Name, b.Name)
 		r.add(plan.Change{Action: plan.Add, Object: object}, r.on(parent, func(index int) error {
 			return r.system.addVLAN(vlanLink{Name: b.Name, Parent: index, ID: b.VLAN.ID, Proto: tagType(b.VLAN)})
-		}))
+		})).of(b.Name, fmt.Sprintf("VLAN %s was removed", b.Name)).vital = true
 	}
-	return nil
 }
 
 // removeVLANs removes those that Minne made and nobody wants any more, the ones on top first.
@@ -149,7 +167,8 @@ func (r *round) sizes() {
 		if b.link != nil {
 			change.From = fmt.Sprint(b.link.MTU)
 		}
-		r.add(change, r.on(b, func(index int) error { return r.resize(b, index, mtu) }))
+		was := fmt.Sprintf("mtu on %s was changed from %d to %s", b.Name, mtu, change.From)
+		r.add(change, r.on(b, func(index int) error { return r.resize(b, index, mtu) })).of(b.Name, was)
 	}
 }
 
@@ -196,7 +215,8 @@ func (r *round) descriptions() {
 			continue
 		}
 		r.add(plan.Change{Action: plan.Modify, Object: "description of " + b.Name, From: quoted(now), To: quoted(b.Description)},
-			r.on(b, func(index int) error { return r.system.setAlias(index, b.Description) }))
+			r.on(b, func(index int) error { return r.system.setAlias(index, b.Description) })).
+			of(b.Name, fmt.Sprintf("description of %s was changed to %s", b.Name, quoted(now)))
 	}
 }
 
@@ -208,7 +228,7 @@ func (r *round) up() {
 			continue
 		}
 		r.add(plan.Change{Action: plan.Modify, Object: "link " + b.Name, From: "down", To: "up"},
-			r.on(b, func(index int) error { return r.system.setUp(index, true) }))
+			r.on(b, func(index int) error { return r.system.setUp(index, true) })).of(b.Name, fmt.Sprintf("link %s was set down", b.Name)).vital = true
 	}
 }
 
@@ -218,6 +238,6 @@ func (r *round) down() {
 			continue
 		}
 		r.removal(plan.Change{Action: plan.Modify, Object: "link " + b.Name, From: "up", To: "down"},
-			r.on(b, func(index int) error { return r.system.setUp(index, false) }))
+			r.on(b, func(index int) error { return r.system.setUp(index, false) })).of(b.Name, fmt.Sprintf("link %s was set up", b.Name))
 	}
 }

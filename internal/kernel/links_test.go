@@ -27,7 +27,8 @@ type pretended struct {
 	settings map[string]string
 	nft      string
 	host     string
-	done     []string // writes, in order
+	done     []string         // writes, in order
+	refused  map[string]error // writes that it refuses, in the words of done
 }
 
 func (p *pretended) links() ([]link, error) { return slices.Clone(p.devices), nil }
@@ -42,6 +43,19 @@ func (p *pretended) addresses() (all []address, err error) {
 }
 
 func (p *pretended) staticRoutes(context.Context) ([]rib.Route, error) { return p.routes, nil }
+
+// connectedRoutes has all that there should be.
+func (p *pretended) connectedRoutes(context.Context) (list []rib.Route, err error) {
+	for index, addresses := range p.on {
+		for _, a := range addresses {
+			o := onNet{index: index, address: a}
+			list = append(list, rib.Route{Prefix: a.Masked(), Metric: o.metric(), Hops: []rib.Hop{{Interface: index}}})
+		}
+	}
+	return list, nil
+}
+func (p *pretended) barrier() error           { return nil }
+func (p *pretended) addConnected(onNet) error { return nil }
 func (p *pretended) setting(path string) (string, bool, error) {
 	v, ok := p.settings[path]
 	return v, ok, nil
@@ -149,6 +163,9 @@ func (p *pretended) removeRoute(rib.Route) error            { return nil }
 
 func (p *pretended) addAddress(index int, a netip.Prefix) error {
 	p.did("address %s on %s", a, p.at(index).Name)
+	if err := p.refused[p.done[len(p.done)-1]]; err != nil {
+		return err
+	}
 	p.on[index] = append(p.on[index], a)
 	return nil
 }
@@ -265,7 +282,7 @@ func TestMatching(t *testing.T) {
 		{"name", config.Match{Name: "eth0"}, "eth0"},
 		{"no name", config.Match{Name: "eth7"}, "no link with name eth7; present: lo, eth0 02:00:00:00:00:09 at 0000:01:00.0"},
 	} {
-		found, err := find(DesiredInterface{Name: "lan", Match: c.match}, machine().devices)
+		found, _, err := find(DesiredInterface{Name: "lan", Match: c.match}, machine().devices, neverHad)
 		got := ""
 		if err != nil {
 			got = err.Error()
@@ -278,10 +295,12 @@ func TestMatching(t *testing.T) {
 	}
 	twice := machine().devices
 	twice[2].BusPath = twice[1].BusPath
-	if _, err := find(DesiredInterface{Name: "lan", Match: config.Match{Path: "0000:01:00.0"}}, twice); err == nil {
+	if _, _, err := find(DesiredInterface{Name: "lan", Match: config.Match{Path: "0000:01:00.0"}}, twice, neverHad); err == nil {
 		t.Error("two ports at one bus path must be told apart by name")
 	}
 }
+
+func neverHad(string, int) bool { return false }
 
 func TestNamesTaken(t *testing.T) {
 	p := machine()
@@ -292,7 +311,7 @@ func TestNamesTaken(t *testing.T) {
 		t.Errorf("error %v after %q", err, p.done)
 	}
 	d = render(t, named(map[string]*config.Interface{"a": {Match: &config.Match{Name: "eth0"}}, "b": {Match: &config.Match{Path: "0000:01:00.0"}}}))
-	if err := k.Apply(context.Background(), d); err == nil || !strings.Contains(err.Error(), "both match link eth0") || len(p.done) > 0 {
+	if err := k.Apply(context.Background(), d); err == nil || !strings.Contains(err.Error(), "interfaces a and b both match link eth0") || len(p.done) > 0 {
 		t.Errorf("error %v after %q", err, p.done)
 	}
 }

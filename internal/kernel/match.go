@@ -36,17 +36,31 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("interface %s: no link with %s; %s", e.Interface, e.Wanted, present)
 }
 
+// InterfaceError says why one interface can't be put in place, though its link may be there.
+type InterfaceError struct {
+	Interface string // the interface's name in the configuration
+	Reason    string
+}
+
+func (e *InterfaceError) Error() string { return "interface " + e.Interface + ": " + e.Reason }
+
 // bound is a configured interface together with its link; link is nil for a VLAN still to be made
 // and for a missing link.
 type bound struct {
 	DesiredInterface
 	link    *link
-	missing bool
+	missing bool   // nothing is done about it
+	why     error  // of missing; nil for a VLAN whose parent is missing
+	odd     string // the link was found, but only because it had been found before
 }
 
-// bind finds the link of every interface. A missing link is an error and marks the interface,
-// and the VLANs on it, as missing.
-func bind(interfaces []DesiredInterface, links []link) ([]*bound, error) {
+// leaveOut makes an interface one that nothing is done about.
+func (b *bound) leaveOut(why error) { b.link, b.missing, b.why = nil, true, why }
+
+// bind finds the link of every interface. One that is missing, or that can't be told from another, is
+// an error; the interface and the VLANs on it are left out. had says which link was an interface's
+// before: it stays so when another comes that looks the same.
+func bind(interfaces []DesiredInterface, links []link, had func(name string, index int) bool) ([]*bound, error) {
 	var all []*bound
 	var failures []error
 	byName := map[string]*bound{}
@@ -56,26 +70,28 @@ func bind(interfaces []DesiredInterface, links []link) ([]*bound, error) {
 		all, byName[i.Name] = append(all, b), b
 		var err error
 		if i.VLAN != nil {
-			err = b.bindVLAN(byName[i.VLAN.Parent], links)
+			b.bindVLAN(byName[i.VLAN.Parent], links)
 		} else {
-			b.link, err = find(i, links)
-			b.missing = b.link == nil
+			b.link, b.odd, err = find(i, links, had)
 		}
 		if err == nil && b.link != nil {
 			if other := taken[b.link.Index]; other != "" {
-				err = fmt.Errorf("interfaces %s and %s: both match link %s", other, i.Name, b.link.Name)
+				err = &InterfaceError{i.Name, fmt.Sprintf("interfaces %s and %s both match link %s; match each by a name, MAC address or path of its own",
+					other, i.Name, b.link.Name)}
+			} else {
+				taken[b.link.Index] = i.Name
 			}
-			taken[b.link.Index] = i.Name
 		}
 		if err != nil {
+			b.leaveOut(err)
 			failures = append(failures, err)
 		}
 	}
 	return all, errors.Join(failures...)
 }
 
-// find returns the link that an interface matches.
-func find(i DesiredInterface, links []link) (*link, error) {
+// find returns the link that an interface matches; odd says what is wrong with it nevertheless.
+func find(i DesiredInterface, links []link, had func(name string, index int) bool) (l *link, odd string, err error) {
 	var wanted string
 	var fits func(l *link) bool
 	switch m := i.Match; {
@@ -107,24 +123,55 @@ func find(i DesiredInterface, links []link) (*link, error) {
 			found = append(found, &links[n])
 		}
 	}
+	if i.Match.MAC != (config.MAC{}) {
+		found = withoutChildren(found)
+	}
 	switch len(found) {
 	case 1:
-		return found[0], nil
+		return found[0], "", nil
 	case 0:
-		return nil, &MissingError{Interface: i.Name, Wanted: wanted, Present: describe(links)}
+		return nil, "", &MissingError{Interface: i.Name, Wanted: wanted, Present: describe(links)}
 	}
-	names := make([]string, len(found))
-	for n, l := range found {
+	reason := fmt.Sprintf("several links have %s: %s; %s", wanted, namesOf(found), tellApart(found))
+	known := slices.DeleteFunc(slices.Clone(found), func(l *link) bool { return !had(i.Name, l.Index) })
+	if len(known) == 1 {
+		return known[0], fmt.Sprintf("%s (until then %s stays this interface, but after a reboot none would be)", reason, known[0].Name), nil
+	}
+	return nil, "", &InterfaceError{i.Name, reason}
+}
+
+// withoutChildren leaves out links that sit on another one of the list and have its MAC address
+// from there: VLANs, MACsec, and whatever kinds are to come. Of a veth, the link beneath is the other end.
+func withoutChildren(found []*link) []*link {
+	return slices.DeleteFunc(slices.Clone(found), func(l *link) bool {
+		return l.Parent != 0 && l.Kind != "veth" && slices.ContainsFunc(found, func(p *link) bool { return p.Index == l.Parent })
+	})
+}
+
+func namesOf(list []*link) string {
+	names := make([]string, len(list))
+	for n, l := range list {
 		names[n] = l.Name
 	}
-	return nil, fmt.Errorf("interface %s: several links have %s: %s; match one of them by name",
-		i.Name, wanted, strings.Join(names, ", "))
+	return strings.Join(names, ", ")
+}
+
+// tellApart says what to write instead of a match that several links have.
+func tellApart(list []*link) string {
+	words := make([]string, len(list))
+	for n, l := range list {
+		words[n] = "name: " + l.Name
+		if l.BusPath != "" && !slices.ContainsFunc(list, func(o *link) bool { return o != l && o.BusPath == l.BusPath }) {
+			words[n] = "path: " + l.BusPath
+		}
+	}
+	return fmt.Sprintf("write match: {%s}", strings.Join(words, "} or match: {"))
 }
 
 // stacked says whether a link sits on others and borrows their MAC address.
 func stacked(l *link) bool {
 	switch l.Kind {
-	case "vlan", "macvlan", "bridge", "bond", "team", "vrf":
+	case "vlan", "macvlan", "macvtap", "macsec", "ipvlan", "ipvtap", "bridge", "bond", "team", "vrf":
 		return true
 	}
 	return false
@@ -155,22 +202,21 @@ func tagType(v *config.VLAN) uint16 {
 }
 
 // bindVLAN finds the VLAN with the right tag on the right parent, whatever its name.
-func (b *bound) bindVLAN(parent *bound, links []link) error {
+func (b *bound) bindVLAN(parent *bound, links []link) {
 	if parent == nil || parent.missing {
-		b.missing = true
-		return nil // the parent's own error says it
+		b.leaveOut(nil) // the parent's own error says it
+		return
 	}
 	if parent.link == nil {
-		return nil
+		return
 	}
 	for n := range links {
 		l := &links[n]
 		if l.Kind == "vlan" && l.Parent == parent.link.Index && l.VLANID == b.VLAN.ID && l.VLANType == tagType(b.VLAN) {
 			b.link = l
-			return nil
+			return
 		}
 	}
-	return nil
 }
 
 // sysctlName is the name under which the interface's settings are found now.

@@ -193,7 +193,7 @@ func (r *round) proxies(ctx context.Context) error {
 		if len(missing) > 0 {
 			r.add(proxyChange(plan.Add, b.Name, missing), r.on(b, func(index int) error {
 				return eachProxy(index, missing, r.system.addProxy)
-			}))
+			})).of(b.Name, fmt.Sprintf("%s were removed", proxyChange(plan.Add, b.Name, missing).Object))
 		}
 	}
 	for _, l := range r.links {

@@ -38,7 +38,7 @@ func TestProxies(t *testing.T) {
 	}
 	// The kernel forgets such entries with a link that goes down.
 	shell(t, "ip link set wan down; ip link set wan up")
-	if err := k.Reassert(t.Context()); err != nil {
+	if _, err := k.Reassert(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, shell(t, "ip neigh show proxy dev wan"), "203.0.113.17 ", "2001:db8:ff::9 ")

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,16 @@ type step struct {
 	change plan.Change
 	do     func(ctx context.Context) error
 	waits  *routeKey // a route that may wait for its next hop
+
+	port  string // the interface that it is about, "" for none
+	was   string // what something else must have done, should the step be a repair
+	vital bool   // the port's other steps follow from this one
+}
+
+// of says which interface a step is about, and what must have happened if it had been right before.
+func (s *step) of(port, was string) *step {
+	s.port, s.was = port, was
+	return s
 }
 
 // words names a step in logs and errors.
@@ -42,16 +53,22 @@ type round struct {
 	system  system
 	own     Options
 	desired Desired
-	lenient bool // missing links are left out
-	quick   bool // settings of the namespace, source checks and the host's name are not looked at
+	forward *bool                    // what forwarding shall be; nil leaves it alone
+	had     map[string]int           // links that the interfaces had before
+	noLocal map[int]bool             // links that the kernel gives no link-local address
+	held    func(object string) bool // steps that are not taken now, see fights
+	lenient bool                     // what can't be done is left out, and does not keep the rest from being done
+	quick   bool                     // source checks are not looked at
 
 	waiting map[routeKey]bool // routes that the kernel would not take yet
-	absent  error             // links missing in a lenient round
+	absent  error             // interfaces left out in a lenient round
+	failed  []failure         // what else could not be done in a lenient round
 	links   []link
 	bound   []*bound
 	live    []address
 	steps   []step
 	last    []step // steps that take something away: done at the end
+	did     []step // that were taken
 }
 
 // compare reads the kernel's state and fills in the steps.
@@ -64,50 +81,68 @@ func (r *round) compare(ctx context.Context) error {
 	if r.live, err = r.system.addresses(); err != nil {
 		return err
 	}
-	if r.bound, err = bind(r.desired.Interfaces, r.links); err != nil {
-		if missing := (*MissingError)(nil); !r.lenient || !errors.As(err, &missing) {
-			return err
+	r.bound, r.absent = bind(r.desired.Interfaces, r.links, r.hadBefore)
+	r.absent = errors.Join(r.absent, r.freeNames())
+	if r.absent != nil && !r.lenient {
+		return r.absent
+	}
+	r.renames()
+	r.vlans()
+	for _, look := range []struct {
+		at   string
+		look func() error
+	}{
+		{"settings", r.settings},
+		{sourceChecksObject, func() error { return r.sourceChecks(ctx) }},
+		{"host name", r.host},
+		{"links", func() error {
+			r.sizes()
+			r.descriptions()
+			r.addAddresses()
+			r.up()
+			r.loopbackUp()
+			return nil
+		}},
+		{"IPv6 link-local addresses", r.linkLocals},
+		{"connected routes", func() error { return r.connected(ctx) }},
+		{"answers for others", func() error { return r.proxies(ctx) }},
+		{"static routes", func() error { return r.routes(ctx) }},
+		{"forwarding", r.forwarding},
+	} {
+		if err := look.look(); err != nil {
+			if !r.lenient || ctx.Err() != nil {
+				return err
+			}
+			r.fail(step{change: plan.Change{Object: look.at}}, err)
 		}
-		r.absent = err
-	}
-	if err := errors.Join(r.renames(), r.vlans()); err != nil {
-		return err
-	}
-	if err := r.settings(); err != nil {
-		return err
-	}
-	if !r.quick {
-		if err := r.host(ctx); err != nil {
-			return err
-		}
-	}
-	r.sizes()
-	r.descriptions()
-	r.addAddresses()
-	r.up()
-	r.loopbackUp()
-	if err := r.proxies(ctx); err != nil {
-		return err
-	}
-	if err := r.routes(ctx); err != nil {
-		return err
 	}
 	r.removeAddresses()
 	r.removeVLANs()
 	r.down()
 	r.steps = append(r.steps, r.last...)
+	if r.lenient {
+		r.steps = slices.DeleteFunc(r.steps, r.leftOut)
+	}
 	return nil
 }
 
-func (r *round) add(c plan.Change, do func(ctx context.Context) error) {
+// hadBefore says whether a link was an interface's before: of this Kernel, or of one before, which
+// left its mark on the addresses.
+func (r *round) hadBefore(name string, index int) bool {
+	return r.had[name] == index || r.had[name] == 0 && slices.ContainsFunc(r.live, func(a address) bool { return a.Index == index && a.Ours })
+}
+
+func (r *round) add(c plan.Change, do func(ctx context.Context) error) *step {
 	c.Subsystem = "kernel"
 	r.steps = append(r.steps, step{change: c, do: do})
+	return &r.steps[len(r.steps)-1]
 }
 
 // removal adds a step that takes something away.
-func (r *round) removal(c plan.Change, do func(ctx context.Context) error) {
+func (r *round) removal(c plan.Change, do func(ctx context.Context) error) *step {
 	c.Subsystem = "kernel"
 	r.last = append(r.last, step{change: c, do: do})
+	return &r.last[len(r.last)-1]
 }
 
 // index is an interface's link when the step runs: a VLAN made by an earlier step has one only then.
@@ -146,10 +181,10 @@ func (r *round) settings() error {
 	}
 	groups := []string{}
 	differences := map[string][]Sysctl{}
-	words := map[string][]string{}
+	words, was := map[string][]string{}, map[string][]string{}
 	for _, s := range r.desired.Sysctls {
 		b := byName[s.Interface]
-		if r.quick && b == nil || b != nil && b.missing {
+		if b == nil && s.Interface != "" || b != nil && b.missing {
 			continue
 		}
 		path := s.Path
@@ -170,32 +205,46 @@ func (r *round) settings() error {
 		}
 		differences[s.Interface] = append(differences[s.Interface], s)
 		words[s.Interface] = append(words[s.Interface], fmt.Sprintf("%s %s → %s", s.words(), now, s.Value))
+		was[s.Interface] = append(was[s.Interface], changedTo(s.words(), s.Interface, now))
 	}
 	for _, g := range groups {
-		object := "settings of " + g
-		if g == "" {
-			object = "settings of the kernel"
-		}
-		change := plan.Change{Action: plan.Modify, Object: object, Details: words[g]}
-		r.add(change, func(context.Context) error { return r.write(differences[g]) })
+		change := plan.Change{Action: plan.Modify, Object: settingsOf(g), Details: words[g]}
+		r.add(change, func(context.Context) error { return r.write(differences[g]) }).of(g, strings.Join(was[g], "; "))
 	}
 	return nil
+}
+
+// settingsOf names the settings of an interface, "" for the namespace's own.
+func settingsOf(name string) string { return "settings of " + cmp.Or(name, "the kernel") }
+
+// changedTo says that something else gave a setting another value.
+func changedTo(words, of, value string) string {
+	if of != "" {
+		words += " of " + of
+	}
+	return words + " was changed to " + value
 }
 
 func (r *round) write(list []Sysctl) error {
+	var failures []error
 	for _, s := range list {
-		if _, ok, err := r.system.setting(s.Path); err != nil || !ok {
-			return err // a new VLAN's settings are known to exist only now
+		_, ok, err := r.system.setting(s.Path)
+		if err == nil && ok { // a new VLAN's settings are known to exist only now
+			err = r.system.setSetting(s.Path, s.Value)
 		}
-		if err := r.system.setSetting(s.Path, s.Value); err != nil {
-			return err
-		}
+		failures = append(failures, err)
 	}
-	return nil
+	return errors.Join(failures...)
 }
 
-// host compares what belongs to no interface: source checks and the host's name.
-func (r *round) host(ctx context.Context) error {
+// sourceChecksObject begins the words for the table in steps.
+const sourceChecksObject = "source address checks"
+
+// sourceChecks compares the nftables table of antispoof.go.
+func (r *round) sourceChecks(ctx context.Context) error {
+	if r.quick {
+		return nil
+	}
 	now, err := r.system.antiSpoof(ctx)
 	if err != nil {
 		return err
@@ -208,9 +257,14 @@ func (r *round) host(ctx context.Context) error {
 		case text == "":
 			action = plan.Remove
 		}
-		r.add(plan.Change{Action: action, Object: "source address checks (nftables table inet " + antiSpoofTable + ")"},
+		r.add(plan.Change{Action: action, Object: sourceChecksObject + " (nftables table inet " + antiSpoofTable + ")"},
 			func(ctx context.Context) error { return r.system.loadAntiSpoof(ctx, text) })
 	}
+	return nil
+}
+
+// host compares the host's name.
+func (r *round) host() error {
 	name := r.desired.Hostname
 	if !r.own.OwnHost || name == "" {
 		return nil
@@ -221,7 +275,7 @@ func (r *round) host(ctx context.Context) error {
 	}
 	if old != name {
 		r.add(plan.Change{Action: plan.Modify, Object: "host name", From: old, To: name},
-			func(context.Context) error { return r.system.setHostname(name) })
+			func(context.Context) error { return r.system.setHostname(name) }).of("", "the host name was changed to "+old)
 	}
 	return nil
 }
@@ -256,7 +310,7 @@ func (r *round) addAddresses() {
 						}
 					}
 					return r.system.addAddress(index, a)
-				}))
+				})).of(b.Name, fmt.Sprintf("address %s on %s was removed", a, b.Name))
 		}
 	}
 }
@@ -283,10 +337,12 @@ func (r *round) removeAddresses() {
 						return nil // it went with the one before
 					}
 					return err
-				}))
+				})).of(b.Name, fmt.Sprintf("address %s on %s was added, which is not configured", l.Prefix, b.Name))
 		}
 	}
-	r.removeStranded()
+	if !r.lenient || r.absent == nil { // else it may be one that can't be told for certain now
+		r.removeStranded()
+	}
 }
 
 // removeStranded takes away what Minne once added to links that no configured interface stands for
@@ -365,7 +421,7 @@ func (r *round) routes(ctx context.Context) error {
 					return nil // it went with a link or an address
 				}
 				return err
-			})
+			}).of(r.portOf(gone), fmt.Sprintf("route %s was added, which is not configured", r.routeWords(gone)))
 		}
 	}
 	return nil
@@ -375,12 +431,18 @@ func (r *round) routes(ctx context.Context) error {
 func (r *round) routeStep(want DesiredRoute, key routeKey, now []rib.Route) step {
 	change := plan.Change{Subsystem: "kernel", Action: plan.Add,
 		Object: fmt.Sprintf("route %s %s%s", want.Prefix, want.words(), distanceWords(want.Metric))}
+	port := ""
+	if len(want.Hops) > 0 {
+		port = want.Hops[0].Interface
+	}
+	was := change.Object + " was removed"
 	if len(now) > 0 {
+		was = fmt.Sprintf("route %s%s was changed to lead %s", want.Prefix, distanceWords(want.Metric), r.leadsTo(now[0]))
 		change = plan.Change{Subsystem: "kernel", Action: plan.Modify,
 			Object: fmt.Sprintf("route %s%s", want.Prefix, distanceWords(want.Metric)),
 			From:   r.leadsTo(now[0]), To: want.words()}
 	}
-	return step{change: change, waits: &key, do: func(context.Context) error {
+	return step{change: change, port: port, was: was, waits: &key, do: func(context.Context) error {
 		route, waits := want.rib(r.usable(true))
 		if waits {
 			return unix.ENETDOWN
@@ -434,6 +496,16 @@ func distanceWords(metric uint32) string {
 		return ""
 	}
 	return fmt.Sprintf(" distance %d", distance)
+}
+
+// portOf is the interface that a kernel route leads out by, "" for none of the configured ones.
+func (r *round) portOf(route rib.Route) string {
+	for _, b := range r.bound {
+		if b.link != nil && len(route.Hops) > 0 && route.Hops[0].Interface == b.link.Index {
+			return b.Name
+		}
+	}
+	return ""
 }
 
 func (r *round) routeWords(route rib.Route) string {

@@ -23,6 +23,8 @@ type system interface {
 	links() ([]link, error)
 	addresses() ([]address, error)
 	staticRoutes(ctx context.Context) ([]rib.Route, error)
+	connectedRoutes(ctx context.Context) ([]rib.Route, error)
+	barrier() error // waits until the kernel is through with what it was doing to all these
 	proxies(ctx context.Context) ([]proxy, error)
 	setting(path string) (value string, ok bool, err error)
 	antiSpoof(ctx context.Context) (string, error)
@@ -41,6 +43,7 @@ type system interface {
 	removeAddress(index int, a netip.Prefix) error
 	replaceRoute(r rib.Route) error
 	removeRoute(r rib.Route) error
+	addConnected(o onNet) error
 	addProxy(p proxy) error
 	removeProxy(p proxy) error
 	setSetting(path, value string) error
@@ -62,6 +65,8 @@ type link struct {
 	VLANType uint16 // 0x8100 or 0x88a8
 	MTU      int
 	Up       bool // administratively
+	Ready    bool // up, and the kernel knows of the carrier: it has made what it makes of a link
+	Master   int
 	Ethernet bool
 	Alias    string
 	Group    uint32
@@ -81,6 +86,9 @@ type address struct {
 	Prefix netip.Prefix // with host bits
 	Auto   bool         // IPv6 link-local: made by the kernel, left alone
 	Ours   bool         // added by Minne (IFA_PROTO), whatever the configuration says today
+
+	Secondary bool // of an IPv4 network that another address of the link is in: that one has the connected route
+	NoRoute   bool // added without a connected route
 }
 
 // live is the kernel of the process's namespace.
@@ -102,7 +110,9 @@ func (live) links() ([]link, error) {
 		l := link{
 			Index: a.Index, Name: a.Name, AltNames: a.AltNames, Kind: f.Type(), Parent: a.ParentIndex,
 			MTU: a.MTU, Up: a.RawFlags&unix.IFF_UP != 0, Ethernet: a.EncapType == "ether",
-			Alias: a.Alias, Group: a.Group, BusPath: tool.driver(a.Name).bus,
+			Ready: a.RawFlags&unix.IFF_UP != 0 && a.RawFlags&unix.IFF_LOWER_UP != 0 &&
+				(a.OperState == netlink.OperUp || a.OperState == netlink.OperUnknown),
+			Master: a.MasterIndex, Alias: a.Alias, Group: a.Group, BusPath: tool.driver(a.Name).bus,
 		}
 		copy(l.MAC[:], a.HardwareAddr)
 		copy(l.PermMAC[:], a.PermHWAddr)
@@ -130,6 +140,9 @@ func (live) addresses() ([]address, error) {
 			Index: f.LinkIndex, Prefix: p,
 			Auto: p.Addr().Is6() && p.Addr().IsLinkLocalUnicast(),
 			Ours: ours[placed{f.LinkIndex, p}],
+
+			Secondary: f.Flags&unix.IFA_F_SECONDARY != 0,
+			NoRoute:   f.Flags&unix.IFA_F_NOPREFIXROUTE != 0,
 		})
 	}
 	return list, nil
@@ -141,9 +154,14 @@ func prefixOf(n *net.IPNet) netip.Prefix {
 	return netip.PrefixFrom(a.Unmap(), ones)
 }
 
-// staticRoutes reads the routes of protocol static in the main table. The kernel
-// does the filtering: among a million BGP routes, only ours are copied.
+// staticRoutes reads the routes of protocol static in the main table.
 func (live) staticRoutes(ctx context.Context) ([]rib.Route, error) {
+	return mainRoutes(ctx, protocolStatic, "static")
+}
+
+// mainRoutes reads the routes of one protocol in the main table. The kernel does the
+// filtering: among a million BGP routes, only those are copied.
+func mainRoutes(ctx context.Context, protocol uint8, words string) ([]rib.Route, error) {
 	a, err := newAsker()
 	if err != nil {
 		return nil, err
@@ -152,14 +170,14 @@ func (live) staticRoutes(ctx context.Context) ([]rib.Route, error) {
 	var list []rib.Route
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		routes, err := a.routes(ctx, family, func(body []byte, w *builder) {
-			body[5] = protocolStatic
+			body[5] = protocol
 			w.attr32(unix.RTA_TABLE, rib.TableMain)
 		})
 		if errors.Is(err, unix.ENOENT) {
 			continue // a namespace that never had a route has no such table
 		}
 		if err != nil {
-			return nil, fmt.Errorf("list static routes: %w", err)
+			return nil, fmt.Errorf("list %s routes: %w", words, err)
 		}
 		list = append(list, routes...)
 	}

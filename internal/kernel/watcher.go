@@ -70,8 +70,8 @@ func (w *Watcher) Ready() <-chan struct{} { return w.ready }
 // Resync makes the watcher tell everything again, between Begin and End.
 func (w *Watcher) Resync() { token(w.resync) }
 
-// Restorable receives a token after a link came up or appeared, and after an address came or went:
-// the kernel may have dropped static routes, and would take them now. Call Kernel.Reassert then.
+// Restorable receives a token after a change that something else may have made to what the kernel
+// package keeps: links, addresses, static and connected routes, forwarding. Call Kernel.Reassert then.
 func (w *Watcher) Restorable() <-chan struct{} { return w.restorable }
 
 // token puts one token into c unless it has one.
@@ -208,6 +208,8 @@ func (w *Watcher) tell(ctx context.Context, m message) error {
 		if l, ok := decodeLink(m); ok {
 			return w.tellLink(ctx, l)
 		}
+	case unix.RTM_NEWNETCONF:
+		token(w.restorable) // forwarding was switched, of the namespace or of a link
 	case rtmNewNextHop, rtmDelNextHop:
 		if g, ok := decodeNextHop(m); ok {
 			w.flush()
@@ -228,6 +230,9 @@ func (w *Watcher) tellRoute(m message) error {
 	if r.Cloned || r.Family != unix.AF_INET && r.Family != unix.AF_INET6 {
 		return nil
 	}
+	if r.Table == rib.TableMain && (r.Protocol == protocolStatic || m.Type == unix.RTM_DELROUTE && r.Protocol == unix.RTPROT_KERNEL) {
+		token(w.restorable)
+	}
 	if !w.ledger.change(r, m.Type == unix.RTM_DELROUTE, m.Flags) {
 		w.doubtRoutes(r.Family == unix.AF_INET, r.Family == unix.AF_INET6, settleTime)
 	}
@@ -244,7 +249,7 @@ func (w *Watcher) tellLink(ctx context.Context, l rib.Link) error {
 	}
 	w.batch.flushExcept(w, kindLink)
 	w.batch.links = append(w.batch.links, l)
-	if !l.Deleted && l.Up && l.Running && !(before.Up && before.Running) {
+	if !known || l.Deleted || before.Name != l.Name || before.Up != l.Up || before.Running != l.Running || before.MTU != l.MTU || before.Master != l.Master {
 		token(w.restorable)
 	}
 	changed := l.Deleted || known && (before.Up != l.Up || before.Running != l.Running)

@@ -25,6 +25,7 @@ import (
 type services struct {
 	inst    instance.Instance
 	own     bool // the host is ours
+	log     *slog.Logger
 	clients *dhcpclient.Client
 	dnsmasq *dnsmasq.Service
 	resolv  *resolv.Resolv
@@ -36,7 +37,7 @@ type services struct {
 func newServices(inst instance.Instance, own bool, k *kernel.Kernel, log *slog.Logger) *services {
 	log = log.With("task", "services")
 	s := &services{
-		inst: inst, own: own,
+		inst: inst, own: own, log: log,
 		dnsmasq: dnsmasq.New(inst.RunDir, log),
 		resolv:  resolv.New(inst.RunDir),
 		ntp:     ntp.New(inst.RunDir, log),
@@ -111,6 +112,13 @@ func (s *services) subsystems() []Subsystem {
 			verbs:   s.ssh,
 			restore: s.ssh.Apply,
 		},
+	}
+}
+
+// returned lets the DHCP client of an interface begin anew: the one that runs listens on a link that is no more.
+func (s *services) returned(ctx context.Context, name string) {
+	if err := s.clients.Restart(ctx, name); err != nil {
+		s.log.Error("the DHCP client of a port that came back", "interface", name, "error", err)
 	}
 }
 

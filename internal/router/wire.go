@@ -35,6 +35,7 @@ type parts struct {
 	judging  *judging // tells fastpath what firewall says
 	flows    *flows.Table
 	services *services
+	reassert *reassert // puts back what others change of kernel
 }
 
 func newParts(inst instance.Instance, log *slog.Logger) parts {
@@ -50,7 +51,7 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 	told := health.NewBook(log.With("task", "health"))
 	kern := kernel.New(log.With("task", "kernel"), kernel.Options{OwnHost: own})
 	fast.AskConntrack(func() fastpath.Conntrack { return new(flows.Asker) })
-	return parts{
+	p := parts{
 		judging:  newJudging(log.With("task", "firewall"), filter, fast),
 		inst:     inst,
 		log:      log,
@@ -64,6 +65,9 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 		flows:    book,
 		services: newServices(inst, own, kern, log),
 	}
+	p.reassert = newReassert(log, p.watcher, kern, p.health, p.tick)
+	p.reassert.returned = p.services.returned
+	return p
 }
 
 // ownsHost says whether the instance is the host's own router, which also names
@@ -122,7 +126,7 @@ func renderFastPath(in Input) (fastpath.Desired, error) {
 
 // tasks returns what runs as long as the daemon does.
 func (p parts) tasks() []task.Task {
-	return append([]task.Task{p.watcher, p.tick, newReassert(p.log, p.watcher, p.kernel), p.routing, p.fastpath.Collector()}, p.services.tasks()...)
+	return append([]task.Task{p.watcher, p.tick, p.reassert, p.routing, p.fastpath.Collector()}, p.services.tasks()...)
 }
 
 func (p parts) forwarding(ctx context.Context, on bool) error { return p.kernel.Forwarding(ctx, on) }

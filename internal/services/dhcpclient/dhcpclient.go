@@ -242,6 +242,17 @@ func (c *Client) Apply(ctx context.Context, d Desired) error {
 	return errors.Join(append(failures, c.look(ctx))...)
 }
 
+// Restart begins anew with the client of an interface whose link is another one than before. What it was
+// leased is kept until the new client hears of something else. Without a client it does nothing.
+func (c *Client) Restart(ctx context.Context, name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, wanted := c.desired.programs[name]; !wanted {
+		return nil
+	}
+	return c.program(name).Restart(ctx)
+}
+
 // Stop ends all clients. Their addresses stay, like those that the operator wrote.
 func (c *Client) Stop(ctx context.Context) error {
 	c.mu.Lock()

@@ -146,7 +146,7 @@ func shell(t *testing.T, line string) {
 func serve(t *testing.T, dir string) {
 	t.Helper()
 	c := exec.Command("dnsmasq", "-k", "-C", "/dev/null", "--pid-file="+dir+"/server.pid", "--user=root", "--port=0", "--interface=wanp", "--bind-interfaces", "--no-ping",
-		"--dhcp-range=198.51.100.50,198.51.100.60,2m", "--dhcp-option=option:dns-server,192.0.2.53", "--dhcp-leasefile="+dir+"/server.leases", "--dhcp-authoritative")
+		"--dhcp-range=198.51.100.50,198.51.100.59,2m", "--dhcp-option=option:dns-server,192.0.2.53", "--dhcp-leasefile="+dir+"/server.leases", "--dhcp-authoritative")
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}

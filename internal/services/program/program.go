@@ -264,6 +264,22 @@ func Replace(path, text string, mode fs.FileMode) error {
 	return os.Rename(tmp.Name(), path)
 }
 
+// Restart ends the program that runs and starts it anew, as it is desired.
+func (p *Program) Restart(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.applied || p.desired.Empty() {
+		return nil
+	}
+	if err := p.end(ctx); err != nil {
+		return err
+	}
+	p.delay, p.notBefore = 0, time.Time{}
+	p.failure = p.start(ctx)
+	p.wake.Ring()
+	return p.failure
+}
+
 // Stop ends the program and forgets what it should run with.
 func (p *Program) Stop(ctx context.Context) error { return p.Apply(ctx, Desired{}) }
 

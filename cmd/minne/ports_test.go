@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"minne/internal/api"
+)
+
+// inside runs a command line in the router's own namespace, as an operator's hand would, and returns what it prints.
+func (b *box) inside(line string) string {
+	b.t.Helper()
+	out, err := exec.Command("nsenter", "--net="+b.netns, "sh", "-c", line).CombinedOutput()
+	if err != nil {
+		b.t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	return string(out)
+}
+
+// has says whether a command line prints words in the router's namespace; one that fails prints nothing.
+func (b *box) has(line, words string) bool {
+	out, _ := exec.Command("nsenter", "--net="+b.netns, "sh", "-c", line).Output()
+	return strings.Contains(string(out), words)
+}
+
+// flowing pings an address without a pause, and returns how to end it: with nothing lost.
+func (n *neighbour) flowing(address string) (end func()) {
+	n.t.Helper()
+	var said bytes.Buffer
+	ping := n.command(context.Background(), "exec ping -q -i 0.02 -W 5 "+address)
+	ping.Stdout, ping.Stderr = &said, &said
+	if err := ping.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	return func() {
+		n.t.Helper()
+		_ = syscall.Kill(ping.Process.Pid, syscall.SIGINT)
+		_ = ping.Wait()
+		found := regexp.MustCompile(`(\d+) packets transmitted, (\d+) received`).FindStringSubmatch(said.String())
+		if found == nil {
+			n.t.Fatalf("ping said:\n%s", &said)
+		}
+		sent, _ := strconv.Atoi(found[1])
+		got, _ := strconv.Atoi(found[2])
+		// The last may still have been under way.
+		if sent < 10 || sent-got > 1 {
+			n.t.Errorf("%d packets of other ports were lost:\n%s", sent-got, &said)
+		}
+	}
+}
+
+// handsOn is a router with three ports; between the hosts behind wan and dmz packets flow until the test ends.
+func handsOn(t *testing.T) *box {
+	t.Helper()
+	b := newBox(t)
+	b.addPort("dmz")
+	wan, dmz := b.newNeighbour("wan"), b.newNeighbour("dmz")
+	wan.run("ip addr add 198.51.100.9/24 dev eth0; ip route add default via 198.51.100.1")
+	dmz.run("ip addr add 203.0.113.9/24 dev eth0; ip route add default via 203.0.113.1")
+	file := b.file("router.yaml", `version: 1
+interfaces:
+  lan:
+    addresses: [192.0.2.1/24, "2001:db8:1::1/64"]
+    mtu: 1400
+  wan:
+    addresses: [198.51.100.1/24]
+  dmz:
+    addresses: [203.0.113.1/24]
+routing:
+  static:
+    - prefix: 10.1.0.0/16
+      via: [192.0.2.9]
+    - prefix: 2001:db8:aaaa::/48
+      via: ["2001:db8:1::9"]
+`)
+	b.start()
+	b.want(0, "", "apply", file)
+	wan.run("ping -c 1 -W 10 203.0.113.9")
+	end := wan.flowing("203.0.113.9")
+	t.Cleanup(end)
+	return b
+}
+
+// wantRepaired waits until a repair is in the book.
+func (b *box) wantRepaired(words string) {
+	b.t.Helper()
+	var s api.Status
+	eventually(b.t, "repair "+words, func() bool {
+		s = b.status()
+		for _, r := range s.Repairs {
+			if strings.Contains(r.Text, words) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func (b *box) fault(key string) (text string) {
+	for _, f := range b.status().Faults {
+		if f.Key == key {
+			return f.Text
+		}
+	}
+	return ""
+}
+
+// TestHandsAreUndone changes what Minne owns by hand, piece by piece: each is as configured again by
+// itself, the book of health says what was changed, and packets of the other ports are not disturbed.
+func TestHandsAreUndone(t *testing.T) {
+	t.Parallel()
+	b := handsOn(t)
+	for _, c := range []struct {
+		name, hand   string
+		look, wanted string // a command line, and what it prints once all is well
+		repair       string
+	}{
+		{"an address", "ip addr del 192.0.2.1/24 dev lan", "ip addr show lan", "192.0.2.1/24", "address 192.0.2.1/24 on lan was removed"},
+		{"an IPv6 address", "ip addr del 2001:db8:1::1/64 dev lan", "ip addr show lan", "2001:db8:1::1/64", "address 2001:db8:1::1/64 on lan was removed"},
+		{"all IPv6 addresses", "ip -6 addr flush dev lan", "ip -6 addr show lan scope link", "fe80:", "the IPv6 link-local address on lan was removed"},
+		{"another address", "ip addr add 10.9.9.9/24 dev lan", "ip addr show lan | grep -q 10.9.9.9 || echo gone", "gone", "address 10.9.9.9/24 on lan was added"},
+		{"a connected route", "ip route del 192.0.2.0/24 dev lan", "ip route show proto kernel", "192.0.2.0/24 dev lan", "connected route 192.0.2.0/24 on lan was removed"},
+		{"an IPv6 connected route", "ip -6 route del 2001:db8:1::/64 dev lan", "ip -6 route show proto kernel", "2001:db8:1::/64 dev lan", "connected route 2001:db8:1::/64 on lan was removed"},
+		{"a static route", "ip route del 10.1.0.0/16", "ip route show proto static", "10.1.0.0/16 via 192.0.2.9", "route 10.1.0.0/16 via 192.0.2.9 was removed"},
+		{"an IPv6 static route", "ip -6 route del 2001:db8:aaaa::/48", "ip -6 route show proto static", "2001:db8:aaaa::/48 via 2001:db8:1::9", "route 2001:db8:aaaa::/48 via 2001:db8:1::9 was removed"},
+		{"a static route of somebody else", "ip route add 10.2.0.0/16 via 192.0.2.8 proto static", "ip route show 10.2.0.0/16 | grep -q . || echo gone", "gone", "route 10.2.0.0/16 via 192.0.2.8"},
+		{"the MTU", "ip link set lan mtu 1300", "ip link show lan", "mtu 1400", "mtu on lan was changed from 1400 to 1300"},
+		{"the link down", "ip link set lan down", "ip link show lan", "LOWER_UP", "link lan was set down"},
+		{"forwarding of a port", "echo 0 >/proc/sys/net/ipv4/conf/lan/forwarding", "cat /proc/sys/net/ipv4/conf/lan/forwarding", "1", "ipv4 forwarding of lan was changed to 0"},
+		{"IPv6 forwarding", "echo 0 >/proc/sys/net/ipv6/conf/all/forwarding", "cat /proc/sys/net/ipv6/conf/all/forwarding /proc/sys/net/ipv6/conf/lan/forwarding", "1\n1", "ipv6 forwarding was changed to 0"},
+		{"a setting that nobody announces", "echo 2 >/proc/sys/net/ipv6/conf/lan/accept_ra", "cat /proc/sys/net/ipv6/conf/lan/accept_ra", "0", "ipv6 accept_ra of lan was changed to 2"},
+		{"a setting of the namespace", "echo 0 >/proc/sys/net/ipv4/fib_multipath_hash_policy", "cat /proc/sys/net/ipv4/fib_multipath_hash_policy", "1", "ipv4 fib_multipath_hash_policy was changed to 0"},
+	} {
+		b.inside(c.hand)
+		eventually(t, c.name+" is restored", func() bool { return b.has(c.look, c.wanted) })
+		b.wantRepaired(c.repair)
+	}
+	b.wantWhole(1)
+	if s := b.status(); s.Faults != nil {
+		t.Errorf("faults: %+v", s.Faults)
+	}
+}
+
+// TestForwardingIsSwitchedOnAgain: everything stands still while it is off, so no other ports are asked.
+func TestForwardingIsSwitchedOnAgain(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.start()
+	b.want(0, "", "apply", b.config("both", "192.0.2.1/24", "198.51.100.1/24"))
+	b.inside("echo 0 >/proc/sys/net/ipv4/ip_forward")
+	eventually(t, "forwarding is on again", func() bool {
+		return b.has("cat /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf/wan/forwarding", "1\n1")
+	})
+	b.wantRepaired("ipv4 forwarding was changed to 0")
+}
+
+// TestAPortComesBack takes a port away in every way that ports go, and gives it back: it is configured
+// again by itself, and missing it is a fault until then.
+func TestAPortComesBack(t *testing.T) {
+	t.Parallel()
+	b := handsOn(t)
+	elsewhere := newNetns(t)
+	pid := strings.Split(elsewhere, "/")[2]
+	for _, c := range []struct{ name, away, back string }{
+		{"deleted", "ip link del lan", "ip link add lan type veth peer name lan-far && ip link set lan-far up"},
+		{"renamed", "ip link set lan down && ip link set lan name gone", "ip link set gone down; ip link set gone name lan"},
+		{"elsewhere", "ip link set lan netns " + pid, "nsenter --net=" + elsewhere + " ip link set lan netns " + strings.Split(b.netns, "/")[2]},
+	} {
+		b.inside(c.away)
+		eventually(t, c.name+": the fault is seen", func() bool { return strings.Contains(b.fault("port lan"), "no link with name lan") })
+		b.inside(c.back)
+		b.wantPort(c.name)
+		eventually(t, c.name+": the fault is over", func() bool { return b.fault("port lan") == "" })
+		b.wantRepaired("port lan is there again")
+	}
+	// So fast that nobody saw it missing.
+	b.inside("ip link del lan && ip link add lan type veth peer name lan-far && ip link set lan-far up")
+	b.wantPort("at once")
+	b.wantWhole(1)
+}
+
+// wantPort waits until the port lan is all that handsOn configures.
+func (b *box) wantPort(how string) {
+	b.t.Helper()
+	for line, wanted := range map[string]string{
+		"ip addr show lan":              "192.0.2.1/24",
+		"ip -6 addr show lan":           "2001:db8:1::1/64",
+		"ip link show up lan":           "LOWER_UP",
+		"ip link show lan":              "mtu 1400",
+		"ip route show proto static":    "10.1.0.0/16 via 192.0.2.9",
+		"ip -6 route show proto static": "2001:db8:aaaa::/48 via 2001:db8:1::9",
+		"cat /proc/sys/net/ipv4/conf/lan/forwarding /proc/sys/net/ipv6/conf/lan/forwarding": "1\n1",
+		"cat /proc/sys/net/ipv6/conf/lan/accept_ra":                                         "0",
+		"ip -d link show lan": "xdp",
+	} {
+		eventually(b.t, how+": "+line+" prints "+wanted, func() bool { return b.has(line, wanted) })
+	}
+}

@@ -8,7 +8,8 @@
 // BGP's keepalives. Every packet that would go up is therefore of a class, and every
 // class has its own budget (guard_budget.h): what the router needs to live (its
 // sessions, routing protocols, neighbours) never shares one with what anybody can send.
-// A packet over budget is dropped with REASON_GUARD. What the fast path forwards
+// A budget is first of all that of an interface, and of a sender there: what floods one
+// port leaves the others their part. A packet over budget is dropped with REASON_GUARD. What the fast path forwards
 // itself never comes here.
 //
 // A class is told from the reason for which the packet goes up, and from the packet
@@ -19,7 +20,7 @@
 //
 // guard_admits(p, why) is called once for each packet that would go up (leave(), count.h),
 // before anything is written to it, and not by the tracing build. It needs maps.h and the
-// tables that the router has anyway, and guard_control, guard_budgets (mmap),
+// tables that the router has anyway, and guard_control, guard_budgets (mmap), guard_ports,
 // guard_peers and guard_counts, which internal/fastpath/guard fills and reads.
 #ifndef MINNE_GUARD_H
 #define MINNE_GUARD_H
@@ -533,7 +534,7 @@ static __noinline int guard_admits(const struct packet *p, __u32 why)
 	way = guard_of_reason[why];
 	if (way)
 		guard_see(p, &c, way);
-	outcome = guard_spend(g, c.class, c.source, c.trusted);
+	outcome = guard_spend(c.class, p->interface, c.source, c.trusted);
 	guard_count(c.class, outcome);
 	return outcome == GUARD_PASSED;
 }

@@ -10,8 +10,14 @@
 // writes nothing, so a flood on many CPUs costs each of them a read of a line that they
 // share; only what passes moves that line, and that is as little as the budget says.
 //
+// Interfaces share a class: each has its part for itself, and what one leaves the others may
+// use. A packet passes when its interface is within its part, or else when the class as a whole
+// has something left; either way the class pays for it. So one interface alone has all of the
+// class, a flood on one leaves every other its part, and together they have what the class has.
+//
 // The sources of all classes share a sketch of the same words: each has one in each of
-// two rows, chosen by a keyed hash, and the lesser of the two is the better estimate. Only what
+// two rows, chosen by a keyed hash (of the interface, too: who forges a source on another cable
+// does not use up its share), and the lesser of the two is the better estimate. Only what
 // passes is written there. So a flood with a million forged sources puts no more into
 // the sketch than its class may pass, and cuts off nobody else; and one source that
 // floods is stopped by its own words before it uses up the class.
@@ -90,7 +96,8 @@ struct guard_budget {
 	__u64 source_burst;
 	__u64 paid;            // ns, monotonic: when all that passed is paid for
 	__u64 need;            // ns: shares hold while paid is further ahead than this; 0 for always
-	__u64 reserved[2];     // a cache line each
+	__u64 port_interval;   // what one interface has for itself; with interval 0 that is not looked at
+	__u64 port_burst;      // a cache line each
 };
 
 struct {
@@ -100,6 +107,17 @@ struct {
 	__type(key, __u32);
 	__type(value, struct guard_budget);
 } guard_budgets SEC(".maps");
+
+// When what an interface sent of a class is paid for, ns, monotonic: rows of classes, a row for each interface,
+// by its ifindex. Two that are this far apart share one.
+#define GUARD_PORTS 1024 // a power of two
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, GUARD_PORTS * GUARD_CLASS_COUNT);
+	__type(key, __u32);
+	__type(value, __u64);
+} guard_ports SEC(".maps");
 
 #define GUARD_ROW 4096 // a power of two
 
@@ -130,6 +148,14 @@ struct {
 	__type(value, struct guard_tally);
 } guard_counts SEC(".maps");
 
+static __always_inline __u64 guard_hash(__u64 what, __u64 source)
+{
+	__u32 zero = 0;
+	struct guard_control *g = bpf_map_lookup_elem(&guard_control, &zero);
+
+	return g ? flow_spread(flow_nh(source, what, g->secret.half), &g->secret) : 0;
+}
+
 // One word of the sketch.
 static __always_inline __u64 *guard_word(__u64 hash, int row)
 {
@@ -146,51 +172,73 @@ static __always_inline int guard_over(__u64 paid, __u64 now, __u64 burst)
 
 static __always_inline __u64 guard_later(__u64 a, __u64 b) { return (__s64)(a - b) > 0 ? a : b; }
 
-// guard_spend takes a packet of a source out of a class's budget, if both have something left. A
-// trusted source has a budget of its own, without end. Two CPUs at once may let one packet more through, or
-// charge a source once for two.
-static __always_inline enum guard_outcome guard_spend(struct guard_control *g, __u32 class, __u64 source, int trusted)
+static __always_inline void guard_raise(__u64 *word, __u64 to)
+{
+	if ((__s64)(to - *word) > 0)
+		*(volatile __u64 *)word = to;
+}
+
+// guard_pay charges a packet to one of the words.
+static __always_inline void guard_pay(__u64 *word, __u64 now, __u64 each)
+{
+	__u64 paid = *(volatile __u64 *)word;
+
+	if ((__s64)(now - paid) > 0) // nothing is saved up beyond the burst
+		__sync_val_compare_and_swap(word, paid, now);
+	__sync_fetch_and_add(word, each);
+}
+
+// guard_spend takes a packet of a source, that came in by an interface, out of a class's budget, if all of them have
+// something left. A trusted source has a budget of its own, without end. Two CPUs at once may let one packet more
+// through, or charge a source once for two.
+//
+// A global function: the verifier reads it once, and not for each way that leads to a class.
+__attribute__((weak)) __noinline enum guard_outcome guard_spend(__u32 class, __u32 interface, __u64 source, __u32 trusted)
 {
 	struct guard_budget *b = bpf_map_lookup_elem(&guard_budgets, &class);
-	__u64 now, hash, *first, *second, paid, next;
-	__u64 each;
+	__u32 row = (interface & (GUARD_PORTS - 1)) * GUARD_CLASS_COUNT + class;
+	__u64 now, all, paid, each, *port, *first = 0, *second = 0;
+	int full, within;
 
-	if (!b || trusted)
+	if (!b || trusted || !(b->interval | b->source_interval))
 		return GUARD_PASSED;
-	each = *(volatile __u64 *)&b->source_interval;
-	if (!b->interval && !each)
+	port = bpf_map_lookup_elem(&guard_ports, &row);
+	if (!port)
 		return GUARD_PASSED;
-	now = GUARD_NOW();
-	if (b->interval && guard_over(*(volatile __u64 *)&b->paid, now, b->burst) && !each)
-		return GUARD_OVER_CLASS;
-	if (each) {
-		hash = flow_spread(flow_nh(source, (__u64)class << 32 | class, g->secret.half), &g->secret);
+	if (b->source_interval) {
+		__u64 hash = guard_hash((__u64)interface << 32 | class, source);
+
 		first = guard_word(hash, 0);
 		second = guard_word(hash, 1);
-		if (!first || !second)
-			return GUARD_PASSED;
+	}
+	now = GUARD_NOW();
+	all = *(volatile __u64 *)&b->paid;
+	full = b->interval && guard_over(all, now, b->burst);
+	within = !guard_over(*(volatile __u64 *)port, now, b->port_burst);
+	if (first && second) {
 		paid = *(volatile __u64 *)first;
-		next = *(volatile __u64 *)second;
-		if ((__s64)(next - paid) < 0)
-			paid = next;
+		if ((__s64)(*(volatile __u64 *)second - paid) < 0)
+			paid = *(volatile __u64 *)second;
 		if (guard_over(paid, now, b->source_burst)) {
-			if (!b->need || guard_over(*(volatile __u64 *)&b->paid, now, b->need))
+			if (!b->need || (guard_over(all, now, b->need) && guard_over(*(volatile __u64 *)port, now, b->port_burst / 2)))
 				return GUARD_OVER_SOURCE;
 			paid = now + b->source_burst; // what it took of the others' is forgiven
 		}
-		if (b->interval && guard_over(*(volatile __u64 *)&b->paid, now, b->burst))
+		if (full && !within)
 			return GUARD_OVER_CLASS;
-		next = guard_later(paid, now) + each;
-		if ((__s64)(next - *first) > 0)
-			*(volatile __u64 *)first = next;
-		if ((__s64)(next - *second) > 0)
-			*(volatile __u64 *)second = next;
+		each = *(volatile __u64 *)&b->source_interval;
+		guard_raise(first, guard_later(paid, now) + each);
+		guard_raise(second, guard_later(paid, now) + each);
+	} else if (full && !within) {
+		return GUARD_OVER_CLASS;
 	}
 	if (b->interval) {
-		paid = *(volatile __u64 *)&b->paid;
-		if ((__s64)(now - paid) > 0) // nothing is saved up beyond the burst
-			__sync_val_compare_and_swap(&b->paid, paid, now);
-		__sync_fetch_and_add(&b->paid, b->interval);
+		if (within)
+			guard_pay(port, now, b->port_interval);
+		// What passes because its interface is within its part may make debts, but no more than another burst:
+		// they are paid by what the others may have beyond their parts.
+		if (!guard_over(all, now, 2 * b->burst))
+			guard_pay(&b->paid, now, b->interval);
 	}
 	return GUARD_PASSED;
 }

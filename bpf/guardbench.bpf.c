@@ -12,7 +12,7 @@
 struct inquiry {
 	__u64 now;    // ns
 	__u32 reason; // for which the frames go up
-	__u32 spread; // changes the source address of each IPv4 frame by its number in the run, up to this
+	__u32 spread; // changes the source addresses of each frame by its number in the run, up to this
 	__u32 count;  // frames so far
 	__u32 ignore; // 1: only what is around the guard, to be taken off its cost
 };
@@ -36,11 +36,16 @@ static __always_inline __u64 guard_clock(void)
 
 #include "guard.h"
 
-// What is written over a frame's source address: each number another address.
+// What is written over a frame's source addresses: each number another MAC and another IPv4 address.
 static __always_inline void disguise(struct packet *p, __u32 number)
 {
+	struct ethernet *eth = p->data;
 	struct iphdr *ip = p->ip;
 
+	if ((void *)(eth + 1) <= p->end) {
+		eth->src[1] = bpf_htons(number >> 16);
+		eth->src[2] = bpf_htons(number & 0xffff);
+	}
 	if (p->protocol == bpf_htons(ETH_P_IP) && (void *)(ip + 1) <= p->end)
 		ip->saddr = bpf_htonl(0x0b000000 + number * 7);
 }

@@ -20,7 +20,7 @@ type Guard struct {
 	UDP              *GuardLimit `yaml:"udp" json:"udp,omitempty" doc:"UDP to open ports of the router. Absent: 20000 a second, 5000 of each source."`
 	UDPClosed        *GuardLimit `yaml:"udp-closed" json:"udp-closed,omitempty" doc:"UDP to ports of the router where nobody listens. Absent: 500 a second, 50 of each source."`
 	ICMP             *GuardLimit `yaml:"icmp" json:"icmp,omitempty" doc:"ICMP to the router. Absent: 1000 a second, 100 of each source."`
-	Protocols        *GuardLimit `yaml:"protocols" json:"protocols,omitempty" doc:"Other protocols to the router: tunnels. Absent: 20000 a second."`
+	Protocols        *GuardLimit `yaml:"protocols" json:"protocols,omitempty" doc:"Other protocols to the router: tunnels. Absent: 20000 a second, and 10000 of each source while that is short."`
 	TTL              *GuardLimit `yaml:"ttl" json:"ttl,omitempty" doc:"TTL or hop limit used up. Absent: 1000 a second for each CPU, 200 of each source."`
 	NoRoute          *GuardLimit `yaml:"no-route" json:"no-route,omitempty" doc:"No route, or one that refuses. Absent: 1000 a second for each CPU, 200 of each source."`
 	NoNeighbour      *GuardLimit `yaml:"no-neighbour" json:"no-neighbour,omitempty" doc:"To hosts whose MAC the kernel has to ask for. Absent: 2000 a second for each CPU, 500 of each source."`
@@ -33,6 +33,6 @@ type Guard struct {
 
 // GuardLimit is the budget of one class; what is absent is the default.
 type GuardLimit struct {
-	PerSecond *int `yaml:"per-second" json:"per-second,omitempty" doc:"Packets a second of all sources together; 0 is no limit." min:"0" max:"1000000"`
+	PerSecond *int `yaml:"per-second" json:"per-second,omitempty" doc:"Packets a second of all sources together; each interface has an equal part of it for itself, and may use what others leave. 0 is no limit." min:"0" max:"1000000"`
 	PerSource *int `yaml:"per-source" json:"per-source,omitempty" doc:"Packets a second of one source: an IPv4 address, a /64 network, on the link a MAC; 0 is no limit." min:"0" max:"1000000"`
 }

@@ -191,7 +191,7 @@ func (p *program) lasting() map[string]*ebpf.Map {
 	return map[string]*ebpf.Map{
 		routerMapReasons: m.Reasons, routerMapTraffic: m.Traffic, routerMapSamples: m.Samples,
 		routerMapGuardControl: m.GuardControl, routerMapGuardBudgets: m.GuardBudgets, routerMapGuardSources: m.GuardSources,
-		routerMapGuardPeers: m.GuardPeers, routerMapGuardCounts: m.GuardCounts,
+		routerMapGuardPorts: m.GuardPorts, routerMapGuardPeers: m.GuardPeers, routerMapGuardCounts: m.GuardCounts,
 	}
 }
 

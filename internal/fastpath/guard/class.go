@@ -40,7 +40,7 @@ const (
 )
 
 // Budget is how many packets a second may go up to the kernel: of a class, and of one source in it.
-// 0 is no limit.
+// Each interface has an equal part of the class for itself. 0 is no limit.
 type Budget struct {
 	PerSecond int `json:"per-second,omitempty"`
 	PerSource int `json:"per-source,omitempty"`
@@ -106,7 +106,7 @@ var classes = [Classes]class{
 		budget: Budget{1_000, 100}, limit: func(g *config.Guard) *config.GuardLimit { return g.ICMP }},
 	Protocols: {name: "protocols", text: "other protocols to the router (tunnels)",
 		hint:   "a busy tunnel that ends here: raise fast-path.guard.protocols",
-		budget: Budget{20_000, 0}, limit: func(g *config.Guard) *config.GuardLimit { return g.Protocols }},
+		budget: Budget{20_000, 10_000}, sparing: true, limit: func(g *config.Guard) *config.GuardLimit { return g.Protocols }},
 	TTL: {name: "ttl", text: "TTL or hop limit used up: the kernel answers",
 		hint:   "a routing loop, or a flood of them",
 		budget: Budget{1_000, 200}, perCPU: true, limit: func(g *config.Guard) *config.GuardLimit { return g.TTL }},

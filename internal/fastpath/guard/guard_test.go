@@ -42,8 +42,8 @@ func parsed(t *testing.T, text string) *config.Config {
 
 func TestRender(t *testing.T) {
 	s := Render(parsed(t, base), 4)
-	if !s.On {
-		t.Error("the guard is off by default")
+	if !s.On || s.Ports != 1 {
+		t.Errorf("by default the guard is on: %v, of 1 interface: %d", s.On, s.Ports)
 	}
 	want := []Peer{
 		{netip.MustParseAddr("192.0.2.2"), "", true}, // next hop and BGP peer
@@ -114,12 +114,15 @@ func TestSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	secret := s.control.multiplier
-	want := Settings{On: true}
+	want := Settings{On: true, Ports: 4}
 	want.Budgets[ICMP] = Budget{PerSecond: 1000, PerSource: 20}
 	s.Set(want)
 	got := s.budgets[ICMP]
 	if got.interval != 1_000_000 || got.burst != uint64(250*time.Millisecond)-1_000_000 {
 		t.Errorf("1000 a second: %d ns a packet, %d ns ahead", got.interval, got.burst)
+	}
+	if got.portInterval != 4_000_000 || got.portBurst != uint64(250*time.Millisecond)-4_000_000 {
+		t.Errorf("one of four ports has %d ns a packet, %d ns ahead for itself", got.portInterval, got.portBurst)
 	}
 	// A quarter of a second is five packets: ten pass at once even so.
 	if got.sourceInterval != 50_000_000 || got.sourceBurst != 450_000_000 {

@@ -15,6 +15,7 @@ import (
 type Settings struct {
 	On      bool            `json:"on"`
 	Budgets [Classes]Budget `json:"budgets"`
+	Ports   int             `json:"ports"`           // interfaces that share them
 	Peers   []Peer          `json:"peers,omitempty"` // in the order of their addresses
 }
 
@@ -28,7 +29,7 @@ type Peer struct {
 // Render is what a configuration asks of the guard, on a machine with so many CPUs.
 func Render(cfg *config.Config, cpus int) Settings {
 	g := &cfg.FastPath.Guard
-	s := Settings{On: g.Mode.Or(true), Peers: peers(cfg)}
+	s := Settings{On: g.Mode.Or(true), Ports: max(1, len(cfg.Interfaces)), Peers: peers(cfg)}
 	for c := range classes {
 		s.Budgets[c] = classes[c].asked(g, max(1, cpus))
 	}

@@ -16,12 +16,13 @@ const (
 	ControlMap = "guard_control"
 	BudgetsMap = "guard_budgets"
 	SourcesMap = "guard_sources"
+	PortsMap   = "guard_ports"
 	CountsMap  = "guard_counts"
 	PeersMap   = "guard_peers"
 )
 
 // Maps are all of them, which every build of the program shares.
-var Maps = []string{ControlMap, BudgetsMap, SourcesMap, CountsMap, PeersMap}
+var Maps = []string{ControlMap, BudgetsMap, SourcesMap, PortsMap, CountsMap, PeersMap}
 
 // How far ahead of its budget a class, or a source, may be: what may pass at once.
 const (
@@ -45,7 +46,7 @@ type budget struct {
 	sourceInterval, sourceBurst uint64
 	paid                        uint64
 	need                        uint64
-	_                           [2]uint64
+	portInterval, portBurst     uint64
 }
 
 // Shared is the guard's arrays, mapped into memory.
@@ -92,6 +93,7 @@ func (s *Shared) Set(to Settings) {
 			need = b.burst / 2
 		}
 		atomic.StoreUint64(&b.need, need)
+		setInterval(&b.portInterval, &b.portBurst, b.interval*uint64(max(1, to.Ports)))
 	}
 	on := uint32(0)
 	if to.On {
@@ -106,7 +108,11 @@ func set(interval, burst *uint64, perSecond int) {
 		atomic.StoreUint64(interval, 0)
 		return
 	}
-	each := uint64(time.Second) / uint64(perSecond)
+	setInterval(interval, burst, uint64(time.Second)/uint64(perSecond))
+}
+
+// setInterval writes a rate by the ns of one packet.
+func setInterval(interval, burst *uint64, each uint64) {
 	atomic.StoreUint64(burst, max(uint64(burstTime), leastBurst*each)-each)
 	atomic.StoreUint64(interval, each)
 }

@@ -41,6 +41,8 @@ var (
 	group6    = netip.MustParseAddr("ff02::5")
 )
 
+var emptyConfig = &config.Config{}
+
 const start = uint64(1000 * time.Second) // of the tests' clock
 
 // wire is a bed whose clock stands still, with the default budgets.
@@ -57,7 +59,7 @@ func newWire(t *testing.T, change func(*guard.Settings)) wire {
 	}
 	t.Cleanup(b.close)
 	b.ask.now = start
-	s := guard.Render(&config.Config{}, 1)
+	s := guard.Render(emptyConfig, 1)
 	if change != nil {
 		change(&s)
 	}
@@ -469,21 +471,21 @@ func TestOneTunnelHasWhatOthersLeave(t *testing.T) {
 		f[14+6] = 0x20
 		return f
 	}
-	second := func(perStep int, quiet bool) (tunnel, others int) { // in steps of 10 ms
-		for range 100 {
+	second := func(perStep int, quiet bool) (tunnel, others int) { // in steps of 50 ms
+		for range 20 {
 			tunnel += w.passed(piece(stranger4), fragment, perStep)
 			for i := 0; quiet && i < 10; i++ {
-				others += w.passed(piece(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})), fragment, 10)
+				others += w.passed(piece(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})), fragment, 50)
 			}
-			w.ask.now += uint64(10 * time.Millisecond)
+			w.ask.now += uint64(50 * time.Millisecond)
 		}
 		return tunnel, others
 	}
-	if got, _ := second(180, false); got != 18_000 {
+	if got, _ := second(900, false); got != 18_000 {
 		t.Errorf("alone, %d of 18000 fragments passed", got)
 	}
-	second(1000, false)
-	tunnel, others := second(1000, true)
+	second(5000, false)
+	tunnel, others := second(5000, true)
 	if others != 10_000 || tunnel < 9_000 || tunnel > 15_000 {
 		t.Errorf("beside a flood 10 sources had %d of their 10000 fragments, the flooder %d", others, tunnel)
 	}
@@ -567,7 +569,7 @@ func BenchmarkGuard(b *testing.B) {
 	if err := d.own(router4); err != nil {
 		b.Fatal(err)
 	}
-	d.guard.Set(guard.Render(&config.Config{}, 1))
+	d.guard.Set(guard.Render(emptyConfig, 1))
 	listener, err := net.Listen("tcp", net.JoinHostPort(router4.String(), "0"))
 	if err != nil && !strings.Contains(err.Error(), "assign") {
 		b.Fatal(err)

@@ -19,8 +19,13 @@ import (
 	"minne/internal/packet"
 )
 
-// port is the link that frames arrive by: the loopback, which every namespace has.
-const port = 1
+// port is the link that frames arrive by: the loopback, which every namespace has. Those with a tag of VLAN
+// lanID come in by another interface on it.
+const (
+	port  = 1
+	lan   = 2
+	lanID = 7
+)
 
 // The stations of the bed.
 var (
@@ -47,6 +52,7 @@ type objects struct {
 	Fib6Image   *ebpf.Map     `ebpf:"fib6_image"`
 	NextHops    *ebpf.Map     `ebpf:"nexthops"`
 	Adjacencies *ebpf.Map     `ebpf:"adjacencies"`
+	Vlans       *ebpf.Map     `ebpf:"vlans"`
 	Neighbours4 *ebpf.Map     `ebpf:"neighbours4"`
 	Neighbours6 *ebpf.Map     `ebpf:"neighbours6"`
 }
@@ -92,7 +98,9 @@ func newBed() (*bed, error) {
 	}
 	known := guardbenchInterface{Flags: 7} // IF_KNOWN | IF_FORWARD4 | IF_FORWARD6
 	known.Mac = halves(routerMAC)
-	if err := put(b.Interfaces, uint32(port), known); err != nil {
+	tag := guardbenchVlanKey{Port: port, OuterProtocol: network16(packet.TypeVLAN), OuterId: lanID}
+	err = errors.Join(put(b.Interfaces, uint32(port), known), put(b.Interfaces, uint32(lan), known), put(b.Vlans, tag, uint32(lan)))
+	if err != nil {
 		b.close()
 		return nil, err
 	}
@@ -105,7 +113,7 @@ func (b *bed) close() {
 	}
 	b.Guarded.Close()
 	for _, m := range []*ebpf.Map{b.Inquiry, b.Control, b.Budgets, b.Counts, b.Peers, b.Interfaces, b.Own4, b.Fib6Image,
-		b.NextHops, b.Adjacencies, b.Neighbours4, b.Neighbours6} {
+		b.NextHops, b.Adjacencies, b.Vlans, b.Neighbours4, b.Neighbours6} {
 		m.Close()
 	}
 }
@@ -115,6 +123,11 @@ func put(m *ebpf.Map, key, value any) error {
 		return fmt.Errorf("fill %v: %w", m, err)
 	}
 	return nil
+}
+
+// network16 is a number as it stands in a frame.
+func network16(v uint16) uint16 {
+	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v))
 }
 
 // halves is a MAC as three half words in the CPU's byte order, as they stand in a frame.

@@ -20,7 +20,11 @@ const (
 	exitInvalid  = 3 // the configuration is wrong; nothing was changed
 	exitReverted = 4 // applied, then taken back
 	exitLocked   = 5 // another commit is at work or awaits its confirmation
+	exitDegraded = 6 // minne status --check: the router runs, and something is wrong with it
 )
+
+// errDegraded ends a command whose output has said what is wrong.
+var errDegraded = errors.New("not healthy")
 
 // usageError is a command line that makes no sense.
 type usageError struct{ err error }
@@ -33,6 +37,8 @@ func exitCode(err error) int {
 	var usage usageError
 	var wrong *config.Error
 	switch {
+	case errors.Is(err, errDegraded):
+		return exitDegraded
 	case errors.As(err, &usage):
 		return exitUsage
 	case errors.As(err, &wrong):

@@ -76,6 +76,9 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 		return exitOK
 	}
 	code := exitCode(err)
+	if code == exitDegraded {
+		return code // what is wrong was the answer
+	}
 	if code == exitInvalid {
 		fmt.Fprintln(errOut, err) // file:line:column stands first, where editors look for it
 	} else {

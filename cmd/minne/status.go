@@ -12,11 +12,18 @@ import (
 )
 
 func newStatusCommand(a *app) *cobra.Command {
-	var asJSON bool
+	var asJSON, check bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Say how the daemon is",
-		Args:  cobra.NoArgs,
+		Short: "Say how the router is",
+		Long: `Say how the router is. The first line is the sum: healthy, degraded with the number of
+things that are wrong, or that no configuration is in use. "not in place" is what of the
+running revision could not be put in place, "degraded" what went wrong since, "repaired"
+what something else had changed and the router put back.
+
+With --check the exit code says it to a monitoring program: 0 healthy, 6 degraded or
+without configuration, 1 no daemon answers.`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			client, err := a.client()
 			if err != nil {
@@ -27,16 +34,30 @@ func newStatusCommand(a *app) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return a.printJSON(status)
+				err = a.printJSON(status)
+			} else {
+				err = a.printStatus(status)
 			}
-			return a.printStatus(status)
+			if err == nil && check && status.State != api.Healthy {
+				return errDegraded
+			}
+			return err
 		},
 	}
+	c.Flags().BoolVar(&check, "check", false, "end with exit code 6 unless the router is healthy")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the status as JSON")
 	return c
 }
 
 func (a *app) printStatus(s api.Status) error {
+	switch s.State {
+	case api.Degraded:
+		fmt.Fprintf(a.out, "degraded (%d)\n", s.Troubles())
+	case api.Unconfigured:
+		fmt.Fprintln(a.out, "without configuration: nothing is forwarded")
+	default:
+		fmt.Fprintln(a.out, s.State)
+	}
 	fmt.Fprintf(a.out, "instance %s, version %s, pid %d, since %s\n", s.Instance, s.Version, s.PID, s.Started.Format(time.DateTime))
 	switch {
 	case s.Running == 0:

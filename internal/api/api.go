@@ -130,6 +130,7 @@ type Revisions struct {
 
 // Status is the daemon's own state.
 type Status struct {
+	State     State     `json:"state"`
 	Instance  string    `json:"instance"`
 	Version   string    `json:"version"`
 	PID       int       `json:"pid"`
@@ -148,6 +149,38 @@ type Status struct {
 	// when what is applied is in place already.
 	KernelWrites    uint64 `json:"kernel_writes"`    // netlink, settings, nftables
 	RoutingCommands uint64 `json:"routing_commands"` // FRR configuration
+}
+
+// State is how a router is in one word.
+type State string
+
+// The states.
+const (
+	Healthy      State = "healthy"      // all is as the running revision wants it
+	Degraded     State = "degraded"     // something is not
+	Unconfigured State = "unconfigured" // no revision is in use: nothing is forwarded
+)
+
+// Judge sums a status up.
+func (s Status) Judge() State {
+	switch {
+	case s.Troubles() > 0:
+		return Degraded
+	case s.Running == 0:
+		return Unconfigured
+	}
+	return Healthy
+}
+
+// Troubles counts what is wrong.
+func (s Status) Troubles() int {
+	n := len(s.Degraded) + len(s.Faults)
+	for _, t := range s.Tasks {
+		if t.Error != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // Awaited is a commit that waits for its confirmation.

@@ -77,6 +77,24 @@ func Command(pid int) string {
 	return string(b)
 }
 
+// Parent returns the pid of a process's parent, 0 when there is no such process.
+func Parent(pid int) int {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// proc_pid_stat(5): the name stands in parentheses and may hold some itself.
+	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	if len(f) < 2 {
+		return 0
+	}
+	parent, err := strconv.Atoi(f[1])
+	if err != nil {
+		return 0
+	}
+	return parent
+}
+
 // InNetwork says whether a process lives in the network namespace of a file such as /proc/self/ns/net.
 func InNetwork(pid int, netns string) bool {
 	theirs, err1 := os.Stat(fmt.Sprintf("/proc/%d/ns/net", pid))

@@ -38,6 +38,7 @@ type Store struct {
 	mu        sync.Mutex
 	revisions map[int]Revision
 	highest   int // highest number ever seen here, damaged files included
+	damaged   []int
 }
 
 var fileRE = regexp.MustCompile(`^(\d{6,})\.rev$`)
@@ -107,6 +108,7 @@ func read(dir string, log *slog.Logger) (*Store, error) {
 		r, err := readFile(filepath.Join(dir, e.Name()), number)
 		switch {
 		case errors.Is(err, ErrDamaged):
+			s.damaged = append(s.damaged, number)
 			log.Error("revision file is damaged, using the one before", "revision", number, "file", filepath.Join(dir, e.Name()), "error", err)
 		case err != nil:
 			return nil, fmt.Errorf("revisions: %w", err)
@@ -134,6 +136,9 @@ func readFile(path string, number int) (Revision, error) {
 	}
 	return r, nil
 }
+
+// Damaged returns the numbers of the revisions whose files are there but can't be read.
+func (s *Store) Damaged() []int { return slices.Clone(s.damaged) }
 
 // List returns all readable revisions, oldest first.
 func (s *Store) List() []Revision {

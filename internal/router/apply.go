@@ -184,6 +184,7 @@ func (e *Engine) settled(t *target, changes []plan.Change) api.Result {
 	}
 	e.mu.Unlock()
 	e.onInPlace(t.rev.Number)
+	e.onOlder("")
 	result := api.Result{Outcome: api.Applied, Revision: t.rev.Number, Changes: changes, Warnings: t.warnings, Session: t.session}
 	if t.rev.State == revisions.Awaiting {
 		result.Outcome = api.Awaiting

@@ -38,6 +38,7 @@ type Daemon struct {
 	parts   parts
 	tasks   []task.Task
 	mend    *mender
+	checkup *checkup
 	sampler sampler[counters] // for rates, while somebody asks
 	quit    context.CancelFunc
 
@@ -73,6 +74,7 @@ func NewDaemon(inst instance.Instance, log *slog.Logger, journal *Journal, versi
 	structures := choice.NewStore(inst.StateDir, version, log.With("task", "fast-path"))
 	d.parts.fastpath.ChooseBy(structures.Choose)
 	d.sampler.take = d.parts.counters
+	d.checkup = newCheckup(d.parts)
 	d.mend = newMender(log)
 	d.engine = newEngine(&Engine{
 		log:         log.With("task", "engine"),
@@ -85,6 +87,7 @@ func NewDaemon(inst instance.Instance, log *slog.Logger, journal *Journal, versi
 		fault:       fault,
 		beside:      besideOf(inst.Config, inst.Secrets, inst.StateDir),
 		onDegraded:  d.mend.wake,
+		onOlder:     func(why string) { d.parts.health.Fault("revision", why) },
 		onInPlace:   boot.InPlace,
 	})
 	d.mend.reapply = d.engine.Reapply
@@ -113,17 +116,19 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	ctx, d.quit = context.WithCancel(ctx)
 	defer d.quit()
-	listener, err := api.Listen(d.inst.ControlSocket())
+	socket, err := openDoor(d.inst.ControlSocket())
 	if err != nil {
-		return fmt.Errorf("control socket: %w", err)
+		return err
 	}
+	d.parts.tick.Add(func(ctx context.Context) { d.watchRunDir(ctx, socket) })
+	d.parts.tick.Add(d.checkup.look)
 	server := api.NewServer(d.log)
 	d.endpoints(server)
 
 	failed := make(chan error, len(d.tasks)+1)
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := server.Serve(ctx, listener, answerGrace); err != nil {
+		if err := server.Serve(ctx, socket, answerGrace); err != nil {
 			failed <- fmt.Errorf("control socket: %w", err)
 		}
 	})

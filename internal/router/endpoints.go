@@ -79,7 +79,8 @@ func (d *Daemon) answerStop(r *http.Request, q api.Stop) (api.Empty, error) {
 	return api.Empty{}, d.parts.takeDown(ctx)
 }
 
-func (d *Daemon) answerStatus(*http.Request, api.Empty) (api.Status, error) {
+func (d *Daemon) answerStatus(r *http.Request, _ api.Empty) (api.Status, error) {
+	d.checkup.examine(r.Context())
 	state := d.engine.State()
 	status := api.Status{
 		Instance: d.inst.Name,
@@ -103,6 +104,7 @@ func (d *Daemon) answerStatus(*http.Request, api.Empty) (api.Status, error) {
 	if state.Confirmed != nil {
 		status.Confirmed = state.Confirmed.Number
 	}
+	status.State = status.Judge()
 	return status, nil
 }
 

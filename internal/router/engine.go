@@ -83,6 +83,9 @@ type Engine struct {
 	beside *beside
 	// onDegraded is called when the running configuration is not fully in place.
 	onDegraded func()
+	// onOlder is called with the reason when an older revision than the newest confirmed one has to
+	// do, and with "" when that is over.
+	onOlder func(why string)
 	// onInPlace is called when a revision is fully in place.
 	onInPlace func(revision int)
 
@@ -105,6 +108,9 @@ func newEngine(e *Engine) *Engine {
 	}
 	if e.onDegraded == nil {
 		e.onDegraded = func() {}
+	}
+	if e.onOlder == nil {
+		e.onOlder = func(string) {}
 	}
 	if e.onInPlace == nil {
 		e.onInPlace = func(int) {}

@@ -152,6 +152,22 @@ func (s *services) down() (list []string) {
 	return list
 }
 
+// timeTrouble says why the clock can't be trusted.
+func (s *services) timeTrouble(ctx context.Context) map[string]string {
+	if text := s.ntp.Trouble(ctx); text != "" {
+		return map[string]string{"time": text}
+	}
+	return nil
+}
+
+// trim bounds what the programs have printed.
+func (s *services) trim() {
+	s.clients.TrimOutput()
+	for _, p := range []*program.Program{s.dnsmasq.Program, s.ntp.Program, s.ssh.Program} {
+		p.TrimOutput()
+	}
+}
+
 // ServicesView answers show services.
 type ServicesView struct {
 	Programs []program.State       `json:"programs"`         // those that the configuration asks for

@@ -110,18 +110,32 @@ func (e *Engine) missed(d *revisions.Deadline) string {
 // read. A router that starts with an older configuration can be reached; one
 // that starts with none can't.
 func (e *Engine) recallConfirmed() *target {
-	before := 0
+	before, why := 0, ""
 	for {
 		rev, ok := e.store.Confirmed(before)
 		if !ok {
+			if damaged := e.store.Damaged(); why == "" && len(damaged) > 0 {
+				why = fmt.Sprintf("the file of revision %d is damaged", damaged[len(damaged)-1])
+			}
+			if why != "" {
+				e.onOlder(why + " and there is none before it: no configuration is in use; apply one")
+			}
 			return nil
+		}
+		for _, number := range e.store.Damaged() {
+			if number > max(rev.Number, before) {
+				why = fmt.Sprintf("the file of revision %d is damaged", number)
+			}
 		}
 		t, err := e.recall(rev)
 		if err == nil {
+			if why != "" {
+				e.onOlder(fmt.Sprintf("%s: the older revision %d is in use; apply the configuration that is wanted", why, rev.Number))
+			}
 			return t
 		}
 		e.log.Error("a confirmed revision can't be used, trying the one before", "revision", rev.Number, "error", err)
-		before = rev.Number
+		before, why = rev.Number, fmt.Sprintf("revision %d can't be used (%v)", rev.Number, err)
 	}
 }
 

@@ -406,6 +406,15 @@ func (c *Client) read(name string) (*Lease, error) {
 	return parse(string(b))
 }
 
+// TrimOutput bounds what the clients have printed.
+func (c *Client) TrimOutput() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.programs {
+		p.TrimOutput()
+	}
+}
+
 // Observed is the lease of one interface.
 type Observed struct {
 	Interface string        `json:"interface"`

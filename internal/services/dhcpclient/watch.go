@@ -18,20 +18,16 @@ import (
 // watch tells when a client's lease may have changed, by inotify(7): nothing is
 // looked at meanwhile. dir holds the clients' directories, which come and go too.
 func watch(ctx context.Context, dir string, log *slog.Logger) (<-chan struct{}, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", dir, err)
 	}
 	file := os.NewFile(uintptr(fd), "inotify")
 	w := &watcher{file: file, fd: fd, dir: dir, changes: make(chan struct{}, 1)}
-	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_ONLYDIR); err != nil {
+	if err := w.begin(); err != nil {
 		file.Close()
-		return nil, fmt.Errorf("watch %s: %w", dir, err)
+		return nil, err
 	}
-	w.clients()
 	context.AfterFunc(ctx, func() { file.Close() })
 	go func() {
 		if err := w.read(); err != nil && !errors.Is(err, os.ErrClosed) {
@@ -46,6 +42,18 @@ type watcher struct {
 	fd      int
 	dir     string
 	changes chan struct{}
+}
+
+// begin watches the directory of the clients' directories, and what is in it.
+func (w *watcher) begin() error {
+	if err := os.MkdirAll(w.dir, 0o755); err != nil {
+		return err
+	}
+	if _, err := unix.InotifyAddWatch(w.fd, w.dir, unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_DELETE_SELF|unix.IN_ONLYDIR); err != nil {
+		return fmt.Errorf("watch %s: %w", w.dir, err)
+	}
+	w.clients()
+	return nil
 }
 
 // clients watches the directories of all clients; one that is watched already stays so.
@@ -65,13 +73,20 @@ func (w *watcher) read() error {
 		if err != nil {
 			return err
 		}
-		made, changed := false, false
+		made, gone, changed := false, false, false
 		for at := 0; at+unix.SizeofInotifyEvent <= n; {
 			e := (*unix.InotifyEvent)(unsafe.Pointer(&buffer[at]))
 			name := unix.ByteSliceToString(buffer[at+unix.SizeofInotifyEvent : at+unix.SizeofInotifyEvent+int(e.Len)])
 			at += unix.SizeofInotifyEvent + int(e.Len)
 			made = made || e.Mask&unix.IN_CREATE != 0
+			gone = gone || e.Mask&unix.IN_DELETE_SELF != 0 // somebody removed the run directory
 			changed = changed || name == "lease" || e.Mask&unix.IN_Q_OVERFLOW != 0
+		}
+		if gone {
+			if err := w.begin(); err != nil {
+				return err
+			}
+			changed = true
 		}
 		if made {
 			w.clients()

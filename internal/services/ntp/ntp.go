@@ -24,6 +24,7 @@ const Name = "chronyd"
 const (
 	binary = "chronyd"
 	user   = "_chrony"
+	socket = "chronyd.sock" // for chronyc, in the directory that is the user's
 )
 
 // Service is the chronyd of an instance.
@@ -61,7 +62,7 @@ func Render(cfg *config.Config, runDir string, ownHost bool) (program.Desired, e
 	line("makestep 1.0 3")
 	line("driftfile %s", filepath.Join(dir, "var", "drift"))
 	line("pidfile %s", filepath.Join(dir, "pid"))
-	line("bindcmdaddress %s", filepath.Join(dir, "var", "chronyd.sock"))
+	line("bindcmdaddress %s", filepath.Join(dir, "var", socket))
 	line("cmdport 0")
 	if ownHost {
 		line("rtcsync")

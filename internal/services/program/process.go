@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,11 +22,11 @@ import (
 )
 
 // adopt takes over the program if it runs and is not known.
-func (p *Program) adopt() error {
+func (p *Program) adopt(d Desired) error {
 	if p.proc.Alive() {
 		return nil
 	}
-	found, err := p.find()
+	found, err := p.find(d)
 	if err != nil || found == nil {
 		return err
 	}
@@ -34,9 +35,39 @@ func (p *Program) adopt() error {
 	return nil
 }
 
-// find returns the process that the pid file names, or nil when that is none of this program.
-func (p *Program) find() (*process.Process, error) {
-	return process.Find(p.name, filepath.Join(p.dir, "pid"), p.isOurs)
+// find returns the process that the pid file names, or nil when that is none of this program. When
+// the file is gone with the run directory, the process that runs the program of d for our directory
+// is it: else a second one would find its ports taken.
+func (p *Program) find(d Desired) (*process.Process, error) {
+	found, err := process.Find(p.name, filepath.Join(p.dir, "pid"), p.isOurs)
+	if found != nil || err != nil || d.Empty() {
+		return found, err
+	}
+	path, err := exec.LookPath(d.Argv[0])
+	if err != nil {
+		return nil, nil // not installed: the start says so
+	}
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return nil, nil
+	}
+	runs := func(pid int) bool {
+		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		exe = strings.TrimSuffix(exe, " (deleted)") // its package was upgraded
+		return err == nil && filepath.Base(exe) == filepath.Base(path) && p.isOurs(pid)
+	}
+	dirs, _ := filepath.Glob("/proc/[1-9]*")
+	var pids []int
+	for _, dir := range dirs {
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && runs(pid) {
+			pids = append(pids, pid)
+		}
+	}
+	for _, pid := range pids {
+		if !slices.Contains(pids, process.Parent(pid)) { // the others are its children
+			return process.Open(p.name, pid, runs)
+		}
+	}
+	return nil, nil
 }
 
 // isOurs says whether a process's command names our directory and it lives in our network namespace.

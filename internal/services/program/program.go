@@ -6,7 +6,7 @@
 // ends, and takes it away.
 //
 // Like the routing daemons, a program outlives the daemon: a new one finds it by
-// its pid file and goes on with it. A pid from a file is believed only when /proc
+// its pid file, or where that is gone by its command, and goes on with it. A pid from a file is believed only when /proc
 // shows that the process's command names the program's own directory and that it lives
 // in our network namespace; from then on a pidfd stands for it. What it was
 // started with is its directory's content, so a comparison with what is desired
@@ -14,9 +14,11 @@
 package program
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -39,6 +41,13 @@ const (
 	healthyAfter = time.Minute      // one that lived this long is started again without delay
 	startLimit   = 20 * time.Second // until the program has written its pid file
 	stopLimit    = 10 * time.Second // until it has ended after SIGTERM
+)
+
+// What a program prints lies in memory (the run directory is a tmpfs), and some never stop: beyond
+// mostOutput bytes only the last keptOutput are kept.
+const (
+	mostOutput = 128 << 10
+	keptOutput = 32 << 10
 )
 
 // Desired is what a program shall run with. The zero value is: not at all.
@@ -112,7 +121,7 @@ func (p *Program) Dir() string { return p.dir }
 
 // Plan says what Apply would change. It changes nothing.
 func (p *Program) Plan(_ context.Context, d Desired) ([]plan.Change, error) {
-	old, err := p.find()
+	old, err := p.find(d)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +174,7 @@ func (p *Program) files(d Desired) map[string]string {
 func (p *Program) Apply(ctx context.Context, d Desired) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.adopt(); err != nil {
+	if err := p.adopt(d); err != nil {
 		return err
 	}
 	if d.Empty() {
@@ -302,6 +311,38 @@ func (p *Program) end(ctx context.Context) error {
 	p.log.Info("service stopped", "pid", p.proc.PID)
 	p.proc = nil
 	return nil
+}
+
+// TrimOutput bounds what the program has printed. It is called now and then.
+func (p *Program) TrimOutput() {
+	if err := trim(filepath.Join(p.dir, "output")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		p.log.Error("the output of the program can't be cut", "error", err)
+	}
+}
+
+// trim keeps the last lines of a file that has become too big. Who writes it appends (O_APPEND), and so
+// goes on behind them; what is written in between may be lost.
+func trim(path string) error {
+	st, err := os.Stat(path)
+	if err != nil || st.Size() <= mostOutput {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	last := make([]byte, keptOutput)
+	n, err := f.ReadAt(last, max(0, st.Size()-keptOutput))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	_, whole, _ := bytes.Cut(last[:n], []byte("\n"))
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err = f.Write(whole)
+	return err
 }
 
 // Signal sends a signal to the program if it runs.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -148,8 +149,73 @@ func TestStranger(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(p.Dir(), "pid"), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if found, err := p.find(); found != nil || err != nil {
+		if found, err := p.find(sleeper(p.Dir(), "a")); found != nil || err != nil {
 			t.Errorf("%q: %v, %v", text, found, err)
+		}
+	}
+}
+
+// Somebody has removed the run directory while no daemon ran: the next one knows the program by its
+// command, ends it and starts it anew, and leaves alone whoever only reads its files.
+func TestKnownWithoutItsFiles(t *testing.T) {
+	runDir := t.TempDir()
+	p := newProgram(t, runDir)
+	d := sleeper(p.Dir(), "a")
+	if err := p.Apply(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	orphan := p.State().PID
+	reader := exec.Command("tail", "-f", "/dev/null", filepath.Join(p.Dir(), "conf"))
+	if err := reader.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = reader.Process.Kill(); _ = reader.Wait() })
+	if err := os.RemoveAll(p.Dir()); err != nil {
+		t.Fatal(err)
+	}
+	heir := newProgram(t, runDir)
+	wantPlan(t, heir, d, plan.Modify)
+	if err := heir.Apply(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if s := heir.State(); !s.Running || s.PID == orphan {
+		t.Errorf("%+v, the one before was %d", s, orphan)
+	}
+	eventually(t, "the end of the former", func() bool { return !p.State().Running })
+	if err := reader.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("who read the files was ended: %v", err)
+	}
+}
+
+// What a program says does not fill the memory: of too much, the end is kept.
+func TestOutputIsBounded(t *testing.T) {
+	p := newProgram(t, t.TempDir())
+	d := sleeper(p.Dir(), "a")
+	d.Argv[2] = `echo $$ >"$0/pid"; trap "exit 0" TERM; i=0; while :; do i=$((i+1)); echo "line $i of many that nobody reads"; [ $((i % 5000)) = 0 ] && sleep 0.02; done`
+	if err := p.Apply(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(p.Dir(), "output")
+	size := func() int64 {
+		st, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.Size()
+	}
+	for range 3 {
+		eventually(t, "much output", func() bool { return size() > 2*mostOutput })
+		if err := p.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "a pause", func() bool { before := size(); time.Sleep(5 * time.Millisecond); return size() == before })
+		p.TrimOutput()
+		text, err := os.ReadFile(file)
+		if err != nil || len(text) > mostOutput || len(text) < keptOutput/2 || !strings.HasPrefix(string(text), "line ") {
+			t.Errorf("%d bytes are left, %v, beginning %.40q", len(text), err, text)
+		}
+		if err := p.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fastpath
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Trouble says where the configuration asks for the fast path and it does not run: what is wrong by
+// what it is wrong with, nothing when all is as configured.
+func (f *FastPath) Trouble() map[string]string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	trouble := map[string]string{}
+	if f.desired.Mode == "off" || f.desired.Interfaces == nil {
+		return trouble
+	}
+	if f.broken != nil {
+		trouble["fast path"] = "not running, the kernel forwards everything: " + f.broken.Error()
+		return trouble
+	}
+	if f.tables == nil || !f.tables.complete {
+		return trouble // starting
+	}
+	for _, p := range f.observePorts() {
+		d := f.desired.Interfaces[p.Name]
+		if p.Mode != "off" || !d.FastPath || d.Judged && f.firewall.policy == nil {
+			continue
+		}
+		if l := f.tables.links[p.Index]; l == nil || l.Loopback || l.Master != 0 || len(l.MAC) == 0 {
+			continue // absent, which is told elsewhere, or nothing that could have it
+		}
+		trouble["fast path on "+p.Name] = "not running, the kernel forwards what arrives there: " + p.Why + " (fast-path: off for the interface, if that is meant)"
+	}
+	var priorities []string
+	for k := range f.tables.rules {
+		priorities = append(priorities, fmt.Sprintf("%s %d", map[uint8]string{unix.AF_INET: "IPv4", unix.AF_INET6: "IPv6"}[k.family], k.priority))
+	}
+	if len(priorities) > 0 {
+		slices.Sort(priorities)
+		trouble["policy routing"] = "rules that Minne did not make (ip rule: " + strings.Join(slices.Compact(priorities), ", ") + ") decide about packets; their family passes through the kernel"
+	}
+	return trouble
+}

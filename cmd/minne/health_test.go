@@ -4,7 +4,6 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -39,16 +38,6 @@ func (b *box) wantState(code int, first, words string) {
 func (b *box) wantHealthy() {
 	b.t.Helper()
 	b.wantState(exitOK, "healthy\n", "")
-}
-
-// inside runs a command in the router's network namespace.
-func (b *box) inside(line string) string {
-	b.t.Helper()
-	out, err := exec.Command("nsenter", "--net="+b.netns, "--", "sh", "-c", line).CombinedOutput()
-	if err != nil {
-		b.t.Fatalf("%s: %v\n%s", line, err, out)
-	}
-	return string(out)
 }
 
 // What is wrong stands in the status while it lasts, in its first line and exit code too.

@@ -48,7 +48,7 @@ func TestRender(t *testing.T) {
 func TestUnsynchronised(t *testing.T) {
 	for report, wrong := range map[string]bool{
 		"C0000235,192.0.2.123,3,1795373940.1,0.000001,-0.000002,0.00001,-1.2,0.01,0.2,0.03,0.001,64.2,Normal\n": false,
-		"00000000,,0,0.000000000,0.0,0.0,0.0,0.0,0.0,0.0,1.0,1.0,0.0,Not synchronised\n":                          true,
+		"00000000,,0,0.000000000,0.0,0.0,0.0,0.0,0.0,0.0,1.0,1.0,0.0,Not synchronised\n":                        true,
 		"": true,
 	} {
 		if got := unsynchronised(report); (got != "") != wrong {

@@ -204,3 +204,46 @@ func (b *box) wantPort(how string) {
 		eventually(b.t, how+": "+line+" prints "+wanted, func() bool { return b.has(line, wanted) })
 	}
 }
+
+// TestAHostileProvider: a server that tells routes to the LAN does not get them, and is said to. When the
+// port goes and comes back, the client on it begins anew.
+func TestAHostileProvider(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	isp := b.provider("198.51.100", "1h", "--dhcp-option=121,192.168.1.50/32,198.51.100.1,10.5.0.0/16,198.51.100.1,0.0.0.0/0,198.51.100.1")
+	file := b.file("router.yaml", `version: 1
+interfaces:
+  wan: {dhcp: on}
+  lan: {addresses: [192.168.1.1/24]}
+routing:
+  static:
+    - {prefix: 10.0.0.0/8, via: [192.168.1.9]}
+`)
+	b.start()
+	b.want(0, "", "apply", file)
+	leased := func() bool {
+		return strings.HasPrefix(b.address("wan"), "198.51.100.") && b.defaultRoute("198.51.100.1")
+	}
+	eventually(t, "the lease", leased)
+	if text := b.inside("ip route"); strings.Contains(text, "192.168.1.50") || strings.Contains(text, "10.5.0.0/16") {
+		t.Errorf("the server took over:\n%s", text)
+	}
+	if text := b.fault("DHCP on wan"); !strings.Contains(text, "192.168.1.50/32 via 198.51.100.1: it leads to a part of the network 192.168.1.0/24") ||
+		!strings.Contains(text, "10.5.0.0/16 via 198.51.100.1: it leads to a part of the static route 10.0.0.0/8") {
+		t.Errorf("fault %q of %+v", text, b.status())
+	}
+	b.want(0, "refused route 192.168.1.50/32 via 198.51.100.1", "show", "dhcp")
+	client := func() int {
+		var v struct {
+			Client []struct{ Client struct{ PID int } }
+		}
+		b.json(&v, "show", "dhcp", "--json")
+		return v.Client[0].Client.PID
+	}
+	before := client()
+
+	b.inside("ip link del wan && ip link add wan type veth peer name wan-far && ip link set wan-far netns " + strings.Split(isp.netns, "/")[2])
+	isp.run("ip link set wan-far name eth0 && ip addr add 198.51.100.1/24 dev eth0 && ip link set eth0 up")
+	eventually(t, "the lease is in place again", leased)
+	eventually(t, "another client", func() bool { now := client(); return now != 0 && now != before })
+}

@@ -158,12 +158,12 @@ func (n *neighbour) time(server string) bool {
 }
 
 // provider is a network with a DHCP server and a DNS server that knows one name.
-func (b *box) provider(network string, leaseTime string) *neighbour {
+func (b *box) provider(network, leaseTime string, options ...string) *neighbour {
 	b.t.Helper()
 	n := b.newNeighbour("wan")
 	n.run("ip addr add " + network + ".1/24 dev eth0")
 	n.serve(fmt.Sprintf("exec dnsmasq -k -C /dev/null --pid-file=%[2]s/pid --user=root --interface=eth0 --bind-interfaces --no-resolv --no-hosts "+
-		"--dhcp-range=%[1]s.50,%[1]s.60,%[3]s --dhcp-leasefile=%[2]s/leases --dhcp-authoritative --address=/www.example.net/192.0.2.80 --no-ping", network, n.dir, leaseTime))
+		"--dhcp-range=%[1]s.50,%[1]s.60,%[3]s --dhcp-leasefile=%[2]s/leases --dhcp-authoritative --address=/www.example.net/192.0.2.80 --no-ping %[4]s", network, n.dir, leaseTime, strings.Join(options, " ")))
 	eventually(b.t, "the provider's server", func() bool { _, err := os.Stat(filepath.Join(n.dir, "pid")); return err == nil })
 	return n
 }

@@ -58,6 +58,7 @@ func (k *Kernel) withLearned(d Desired) Desired {
 	if len(k.learned) == 0 {
 		return d
 	}
+	own := d
 	d.Interfaces, d.Routes = slices.Clone(d.Interfaces), slices.Clone(d.Routes)
 	for n, i := range d.Interfaces {
 		l, ok := k.learned[i.Name]
@@ -68,6 +69,9 @@ func (k *Kernel) withLearned(d Desired) Desired {
 			d.Interfaces[n].Addresses = append(slices.Clone(i.Addresses), l.Address)
 		}
 		for _, r := range l.Routes {
+			if own.has(r.Prefix, Metric(i.Distance)) {
+				continue
+			}
 			route := DesiredRoute{Prefix: r.Prefix, Metric: Metric(i.Distance), Hops: []DesiredHop{{Gateway: r.Gateway, Interface: i.Name}}}
 			route.Hops[0].OnLink = r.Gateway.IsValid() && !connects(d.Interfaces[n:n+1], i.Name, r.Gateway)
 			if !slices.ContainsFunc(d.Routes, func(o DesiredRoute) bool { return o.Prefix == route.Prefix && o.Metric == route.Metric }) {
@@ -76,4 +80,16 @@ func (k *Kernel) withLearned(d Desired) Desired {
 		}
 	}
 	return d
+}
+
+// has says whether a prefix is a part of a network that the operator has given a place: of an
+// interface, or of a static route that is preferred to one of that metric. A server's route to it would
+// win by its length. The DHCP client refuses such routes and says so; here they are kept out before it runs, too.
+func (d Desired) has(p netip.Prefix, metric uint32) bool {
+	inside := func(n netip.Prefix) bool { return p.Bits() >= n.Bits() && n.Contains(p.Addr()) }
+	return p.Bits() > 0 && (slices.ContainsFunc(d.Interfaces, func(i DesiredInterface) bool {
+		return slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return inside(a.Masked()) })
+	}) || slices.ContainsFunc(d.Routes, func(r DesiredRoute) bool {
+		return (r.Metric <= metric || r.Metric == Metric(announceDistance)) && inside(r.Prefix)
+	}))
 }

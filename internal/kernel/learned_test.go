@@ -73,3 +73,29 @@ func TestLearned(t *testing.T) {
 		t.Errorf("an ended lease stayed: %s", text)
 	}
 }
+
+// TestLearnedTakesNothing: whatever is learned, the operator's networks and routes stay his.
+func TestLearnedTakesNothing(t *testing.T) {
+	cfg := &config.Config{Version: 1, Interfaces: map[string]*config.Interface{
+		"wan": {DHCP: new(config.OnOff)}, "lan": {Addresses: []config.Address{host("192.0.2.1/24")}}}}
+	*cfg.Interfaces["wan"].DHCP = true
+	cfg.Routing.Static = []config.StaticRoute{
+		{Prefix: prefix("10.0.0.0/8"), Via: []config.NextHop{via("192.0.2.9")}},
+		{Prefix: prefix("0.0.0.0/0"), Via: []config.NextHop{via("192.0.2.9")}, Distance: 250},
+	}
+	k := New(slog.New(slog.DiscardHandler))
+	l := Learned{Address: netip.MustParsePrefix("198.51.100.7/24")}
+	for _, p := range []string{"0.0.0.0/0", "192.0.2.128/25", "10.5.0.0/16", "10.0.0.0/8", "192.0.0.0/16", "100.64.0.0/10"} {
+		l.Routes = append(l.Routes, LearnedRoute{Prefix: netip.MustParsePrefix(p), Gateway: netip.MustParseAddr("198.51.100.1")})
+	}
+	k.learned["wan"] = l
+	var got []string
+	for _, r := range k.withLearned(render(t, cfg)).Routes {
+		if r.Metric == Metric(210) {
+			got = append(got, r.Prefix.String())
+		}
+	}
+	if strings.Join(got, " ") != "0.0.0.0/0 192.0.0.0/16 100.64.0.0/10" {
+		t.Errorf("routes of the server that are used: %q", got)
+	}
+}

@@ -5,10 +5,13 @@ package router
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"net/url"
+	"strings"
 
+	"minne/internal/health"
 	"minne/internal/instance"
 	"minne/internal/kernel"
 	"minne/internal/services/admin"
@@ -34,7 +37,7 @@ type services struct {
 	admin   *admin.Password
 }
 
-func newServices(inst instance.Instance, own bool, k *kernel.Kernel, log *slog.Logger) *services {
+func newServices(inst instance.Instance, own bool, k *kernel.Kernel, book *health.Book, log *slog.Logger) *services {
 	log = log.With("task", "services")
 	s := &services{
 		inst: inst, own: own, log: log,
@@ -44,7 +47,7 @@ func newServices(inst instance.Instance, own bool, k *kernel.Kernel, log *slog.L
 		ssh:     ssh.New(inst.RunDir, log),
 		admin:   admin.New(own, log),
 	}
-	s.clients = dhcpclient.New(inst.RunDir, log, learner{k, s})
+	s.clients = dhcpclient.New(inst.RunDir, log, learner{k, s, book})
 	// Before the kernel is looked at for the first time: a lease that is held is not foreign.
 	if err := s.clients.Recall(context.Background()); err != nil {
 		log.Error("leases of an earlier daemon", "error", err)
@@ -56,16 +59,23 @@ func newServices(inst instance.Instance, own bool, k *kernel.Kernel, log *slog.L
 type learner struct {
 	kernel *kernel.Kernel
 	s      *services
+	health *health.Book
 }
 
 func (l learner) Lease(ctx context.Context, name string, lease *dhcpclient.Lease) error {
 	var learned kernel.Learned
+	refused := ""
 	if lease != nil {
+		refused = strings.Join(lease.Refused, "; ")
 		learned.Address = lease.Address
 		for _, r := range lease.Routes {
 			learned.Routes = append(learned.Routes, kernel.LearnedRoute{Prefix: r.Prefix, Gateway: r.Gateway})
 		}
 	}
+	if refused != "" {
+		refused = fmt.Sprintf("the DHCP server %s tells routes that are not used: %s", lease.Server, refused)
+	}
+	l.health.Fault("DHCP on "+name, refused)
 	return l.kernel.Learn(ctx, name, learned)
 }
 

@@ -63,7 +63,7 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 		routing:  routing.New(inst, told, log.With("task", "routing")),
 		fastpath: fast,
 		flows:    book,
-		services: newServices(inst, own, kern, log),
+		services: newServices(inst, own, kern, told, log),
 	}
 	p.reassert = newReassert(log, p.watcher, kern, p.health, p.tick)
 	p.reassert.returned = p.services.returned

@@ -67,6 +67,9 @@ func DHCP(w io.Writer, v router.DHCPView) error {
 			for _, r := range l.Routes {
 				fmt.Fprintf(w, "\n  route %s", r)
 			}
+			for _, r := range l.Refused {
+				fmt.Fprintf(w, "\n  refused route %s", r)
+			}
 			for _, a := range l.DNS {
 				fmt.Fprintf(w, "\n  DNS server %s", a)
 			}

@@ -74,11 +74,6 @@ type Desired struct {
 	programs   map[string]program.Desired
 }
 
-// Leasing is what is wanted of the lease of an interface.
-type Leasing struct {
-	Others []netip.Prefix // networks of the router's other interfaces: a lease in one of them is refused
-}
-
 // Render says what runs; runDir is the instance's run directory.
 func Render(cfg *config.Config, runDir string) (Desired, error) {
 	d := Desired{Interfaces: map[string]Leasing{}, programs: map[string]program.Desired{}}
@@ -86,15 +81,7 @@ func Render(cfg *config.Config, runDir string) (Desired, error) {
 		if i == nil || !i.DHCP.Or(false) || i.Disabled {
 			continue
 		}
-		leasing := Leasing{}
-		for _, other := range slices.Sorted(maps.Keys(cfg.Interfaces)) {
-			if o := cfg.Interfaces[other]; o != nil && other != name {
-				for _, a := range o.Addresses {
-					leasing.Others = append(leasing.Others, a.Masked())
-				}
-			}
-		}
-		d.Interfaces[name] = leasing
+		d.Interfaces[name] = renderLeasing(cfg, name)
 		d.programs[name] = render(name, cfg.System.Hostname, program.Dir(runDir, prefix+name))
 	}
 	return d, nil
@@ -131,7 +118,7 @@ type Client struct {
 	log    *slog.Logger
 	learn  Learner
 	ready  chan struct{}
-	wake   chan struct{} // something about the leases may have changed
+	wake   chan struct{} // something is to be done at another time than before
 	clock  func() time.Duration
 
 	mu       sync.Mutex
@@ -139,8 +126,9 @@ type Client struct {
 	applied  bool
 	programs map[string]*supervised
 	leases   map[string]*Lease
-	refused  map[string]string // interface → why its lease is not used
-	run      context.Context   // of Run, nil before
+	refused  map[string]string  // interface → why its lease is not used
+	again    map[string]*asking // interface → when it is asked for another
+	run      context.Context    // of Run, nil before
 	group    sync.WaitGroup
 }
 
@@ -154,7 +142,7 @@ type supervised struct {
 // earlier ones leased.
 func New(runDir string, log *slog.Logger, learn Learner) *Client {
 	return &Client{runDir: runDir, log: log, learn: learn, ready: make(chan struct{}), wake: make(chan struct{}, 1), clock: sinceBoot,
-		programs: map[string]*supervised{}, leases: map[string]*Lease{}, refused: map[string]string{}}
+		programs: map[string]*supervised{}, leases: map[string]*Lease{}, refused: map[string]string{}, again: map[string]*asking{}}
 }
 
 // String names the task.
@@ -307,17 +295,24 @@ func (c *Client) Run(ctx context.Context) error {
 			c.group.Wait()
 			return nil
 		case <-changes:
+		case <-c.wake:
 		case <-timer:
+			c.askAgain(ctx)
 		}
 	}
 }
 
-// nextEnd is when the next lease ends.
+// nextEnd is when the next lease ends, or a server is to be asked again.
 func (c *Client) nextEnd() (next time.Duration, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range c.leases {
 		if left := l.left(c.clock()); !l.forever() && (!ok || left < next) {
+			next, ok = left, true
+		}
+	}
+	for _, a := range c.again {
+		if left := a.at - c.clock(); !ok || left < next {
 			next, ok = left, true
 		}
 	}
@@ -358,15 +353,22 @@ func (c *Client) lookAt(ctx context.Context, name string, leasing Leasing, wante
 			now = lease
 		}
 	}
+	refused := c.refused[name]
 	delete(c.refused, name)
 	if now != nil {
-		if other, overlaps := overlap(now.Address, leasing.Others); overlaps {
-			c.refused[name] = fmt.Sprintf("%s lies in the network %s of another interface; give that one another network", now.Address, other)
+		if why := leasing.refuses(now.Address); why != "" {
+			c.refused[name] = why
+			c.wait(name)
 			now = nil
+		} else {
+			leasing.sift(now, c.leasedElsewhere(name))
 		}
 	}
+	if c.refused[name] == "" {
+		delete(c.again, name)
+	}
 	before := c.leases[name]
-	if before.same(now) && c.refused[name] == "" {
+	if before.same(now) && c.refused[name] == refused {
 		if now != nil {
 			c.leases[name] = now // renewed
 		}
@@ -375,6 +377,9 @@ func (c *Client) lookAt(ctx context.Context, name string, leasing Leasing, wante
 	switch {
 	case now != nil:
 		c.log.Info("leased", "interface", name, "address", now.Address, "routes", now.Routes, "dns", now.DNS, "server", now.Server, "seconds", now.Seconds)
+		if len(now.Refused) > 0 {
+			c.log.Warn("routes of a DHCP server refused", "interface", name, "routes", now.Refused, "server", now.Server)
+		}
 	case c.refused[name] != "":
 		c.log.Error("lease refused", "interface", name, "reason", c.refused[name])
 	case before != nil:
@@ -386,16 +391,6 @@ func (c *Client) lookAt(ctx context.Context, name string, leasing Leasing, wante
 		c.leases[name] = now
 	}
 	return errors.Join(c.learn.Lease(ctx, name, now), c.learn.Servers(c.dns()))
-}
-
-// overlap returns the first of other networks that a lease's network overlaps.
-func overlap(p netip.Prefix, others []netip.Prefix) (netip.Prefix, bool) {
-	for _, o := range others {
-		if o.Overlaps(p) {
-			return o, true
-		}
-	}
-	return netip.Prefix{}, false
 }
 
 func (c *Client) read(name string) (*Lease, error) {

@@ -51,7 +51,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q: %v, %v; want %s", change, l.Routes, err, want)
 		}
 	}
-	for _, wrong := range []string{"ip=\n", "ip=0.0.0.0\n", "ip=224.0.0.1\n", "ip=127.0.0.1\n", "ip=2001:db8::1\n", "mask=0\n", "mask=33\n", "mask=\n", "lease=0\n", "lease=\n", "lease=99999999999\n", "at=\n"} {
+	for _, wrong := range []string{"ip=\n", "ip=0.0.0.0\n", "ip=224.0.0.1\n", "ip=127.0.0.1\n", "ip=2001:db8::1\n", "mask=0\n", "mask=7\n", "ip=198.51.100.0\n", "ip=198.51.100.255\n", "ip=240.0.0.1\n", "mask=33\n", "mask=\n", "lease=0\n", "lease=\n", "lease=99999999999\n", "at=\n"} {
 		if l, err := parse(written + wrong); err == nil {
 			t.Errorf("%q: %+v", wrong, l)
 		}
@@ -264,6 +264,20 @@ func TestLease(t *testing.T) {
 	}
 	if err := second.Apply(t.Context(), want); err != nil || second.book.of("wan") != "-" || !strings.Contains(second.Observe()[0].Refused, "of another interface") {
 		t.Errorf("%v, %s, %+v", err, second.book.of("wan"), second.Observe())
+	}
+	// It is asked for another one after a while, by a client that begins anew.
+	second.mu.Lock()
+	wait := second.again["wan"]
+	if wait == nil || wait.at-sinceBoot() > firstAsk {
+		t.Fatalf("asks again %+v", wait)
+	}
+	wait.at = 0
+	second.mu.Unlock()
+	second.askAgain(t.Context())
+	if s := second.Observe()[0].Client; !s.Running || s.PID == pid || wait.pause != 2*firstAsk {
+		t.Errorf("%+v, asks again %+v", s, wait)
+	} else {
+		pid = s.PID
 	}
 	cfg.Interfaces["guests"].Addresses = nil
 	want, _ = Render(cfg, runDir)

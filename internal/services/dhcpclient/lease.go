@@ -23,6 +23,8 @@ type Lease struct {
 	Server  netip.Addr    `json:"server,omitzero"`
 	Seconds uint32        `json:"seconds"` // from At on; MaxUint32 is for ever (RFC 2131 3.3)
 	At      time.Duration `json:"at"`      // since boot, when it was last given
+
+	Refused []string `json:"refused-routes,omitempty"` // routes that were told and are not used, each with why
 }
 
 // Route is a route that the server told; an invalid Gateway means the link itself.
@@ -64,7 +66,7 @@ func (l *Lease) same(o *Lease) bool {
 	if l == nil || o == nil {
 		return l == o
 	}
-	return l.Address == o.Address && slices.Equal(l.Routes, o.Routes) && slices.Equal(l.DNS, o.DNS)
+	return l.Address == o.Address && slices.Equal(l.Routes, o.Routes) && slices.Equal(l.DNS, o.DNS) && slices.Equal(l.Refused, o.Refused)
 }
 
 // parse reads what the script wrote: key=value lines. Servers are strangers: what is no
@@ -78,7 +80,8 @@ func parse(text string) (*Lease, error) {
 	}
 	address, err := netip.ParseAddr(v["ip"])
 	bits, err2 := strconv.Atoi(v["mask"])
-	if err != nil || err2 != nil || !address.Is4() || bits < 1 || bits > 32 || !unicast(address) {
+	if err != nil || err2 != nil || !address.Is4() || bits < smallestMask || bits > 32 || !unicast(address) ||
+		bits < 31 && (address == netip.PrefixFrom(address, bits).Masked().Addr() || address == lastOf(netip.PrefixFrom(address, bits))) {
 		return nil, fmt.Errorf("the DHCP server gave no address that can be used: %q/%q", v["ip"], v["mask"])
 	}
 	l := &Lease{Address: netip.PrefixFrom(address, bits), Domain: v["domain"]}
@@ -98,42 +101,65 @@ func parse(text string) (*Lease, error) {
 			l.DNS = append(l.DNS, a)
 		}
 	}
-	l.Routes = routes(v["staticroutes"], v["router"], address)
+	l.Routes, l.Refused = routes(v["staticroutes"], v["router"], address)
 	return l, nil
 }
 
+// smallestMask is the least length of a prefix: no network is larger than a /8. Two routes to
+// halves of the Internet are how a default route is taken from whoever has it.
+const smallestMask = 8
+
+// lastOf is the broadcast address of a network.
+func lastOf(p netip.Prefix) netip.Addr {
+	b := p.Addr().As4()
+	for i := p.Bits(); i < 32; i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	return netip.AddrFrom4(b)
+}
+
 // routes are the classless routes, which stand in the place of the router when there are any
-// (RFC 3442), else a default route through the first router.
-func routes(static, routers string, own netip.Addr) (list []Route) {
+// (RFC 3442), else a default route through the first router. What can't be a route is refused.
+func routes(static, routers string, own netip.Addr) (list []Route, refused []string) {
 	words := strings.Fields(static)
 	for i := 0; i+1 < len(words); i += 2 {
 		p, err := netip.ParsePrefix(words[i])
 		gateway, err2 := netip.ParseAddr(words[i+1])
-		if err != nil || err2 != nil || p.Addr().IsLoopback() || p.Addr().IsMulticast() {
+		refuse := func(why string) { refused = append(refused, fmt.Sprintf("%q via %q: %s", words[i], words[i+1], why)) }
+		switch {
+		case err != nil || err2 != nil || !p.Addr().Is4() || !gateway.Is4():
+			refuse("expected an IPv4 prefix and an IPv4 address")
+			continue
+		case p.Bits() > 0 && p.Bits() < smallestMask:
+			refuse(fmt.Sprintf("no network is that large; expected 0.0.0.0/0, or /%d to /32", smallestMask))
+			continue
+		case p.Bits() > 0 && !unicast(p.Addr()):
+			refuse("no host of such a network can be routed to")
+			continue
+		case !gateway.IsUnspecified() && (!unicast(gateway) || gateway == own):
+			refuse("the gateway is no address of a neighbour")
 			continue
 		}
 		r := Route{Prefix: p.Masked(), Gateway: gateway}
 		if gateway.IsUnspecified() {
 			r.Gateway = netip.Addr{}
-		} else if !unicast(gateway) || gateway == own {
-			continue
 		}
 		if !slices.ContainsFunc(list, func(o Route) bool { return o.Prefix == r.Prefix }) {
 			list = append(list, r)
 		}
 	}
 	if len(list) > 0 {
-		return list
+		return list, refused
 	}
 	for _, word := range strings.Fields(routers) {
 		if a, err := netip.ParseAddr(word); err == nil && unicast(a) && a != own {
-			return []Route{{Prefix: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Gateway: a}}
+			return []Route{{Prefix: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Gateway: a}}, refused
 		}
 	}
-	return nil
+	return nil, refused
 }
 
 // unicast says whether an address can be a host's on a network.
 func unicast(a netip.Addr) bool {
-	return a.Is4() && !a.IsUnspecified() && !a.IsLoopback() && !a.IsMulticast() && a != netip.AddrFrom4([4]byte{255, 255, 255, 255}) && a.As4()[0] != 0
+	return a.Is4() && a.As4()[0] != 0 && !a.IsLoopback() && a.As4()[0] < 224 // 224/4 is multicast, 240/4 reserved, with the broadcast address
 }

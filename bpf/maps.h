@@ -62,6 +62,7 @@ enum interface_flags {
 	IF_STRICT6 = 32,
 	IF_LOOSE6 = 64,
 	IF_REDIRECTS4 = 128, // the kernel sends ICMP redirects here
+	IF_UNSUMMED = 256,   // senders may leave checksums to hardware that is not there (summed.h)
 };
 
 struct interface {
@@ -266,6 +267,7 @@ const volatile __u32 trace_build = 0;
 	X(NEIGHBOUR) /* the next hop's (of several, the flow's) adjacency */              \
 	X(FITS)      /* egress MTU, and not back where it came from */                    \
 	X(JUDGE)     /* what the firewall says of the way from zone to zone */            \
+	X(SUMMED)    /* is its checksum computed? */                                      \
 	X(FRESH)     /* does the kernel want to see a packet to this neighbour? */        \
 	X(MATCH)     /* is it more than flows with its label may send? */                 \
 	X(REWRITE)   /* room for the tags to push */

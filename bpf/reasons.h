@@ -64,7 +64,8 @@
 	X(BEGINNING)         /* begins a connection, which the kernel judges */               \
 	X(CONNECTION)        /* of a connection that only conntrack can follow, now or ever */ \
 	X(LEARNED)           /* its flow was learned by this packet, and is gone already */   \
-	X(ENDS)              /* FIN or RST: the connection ends, or says so */
+	X(ENDS)              /* FIN or RST: the connection ends, or says so */                \
+	X(CHECKSUM_OFFLOAD)  /* its sender has left the checksum to hardware (summed.h) */
 
 #define NAME_REASON(name) REASON_##name,
 enum reason {

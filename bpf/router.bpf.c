@@ -19,6 +19,7 @@
 #include "sanity.h"
 #include "spoof.h"
 #include "stages.h"
+#include "summed.h"
 #include "translate.h"
 #include "transport.h"
 
@@ -34,6 +35,7 @@ static __always_inline enum reason decide4(struct packet *p, struct way *w, stru
 	PASS(NEIGHBOUR, find_adjacency4(p, w, c));
 	PASS(FITS, fits(p, w, w->adj->mtu4, p->in->flags & IF_REDIRECTS4));
 	PASS(JUDGE, judge(p, w, c, 0));
+	PASS(SUMMED, summed4(p));
 	PASS(FRESH, refresh(w));
 	PASS(MATCH, recognised(p, w));
 	return REASON_NONE;
@@ -51,6 +53,7 @@ static __always_inline enum reason decide6(struct packet *p, struct way *w, stru
 	PASS(NEIGHBOUR, find_adjacency6(p, w, c));
 	PASS(FITS, fits(p, w, w->adj->mtu6, 1));
 	PASS(JUDGE, judge(p, w, c, 1));
+	PASS(SUMMED, summed6(p));
 	PASS(FRESH, refresh(w));
 	PASS(MATCH, recognised(p, w));
 	return REASON_NONE;

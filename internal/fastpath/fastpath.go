@@ -270,6 +270,7 @@ func (f *FastPath) giveBack(old *program) {
 			delete(f.ports, ifindex)
 			delete(f.tables.attached, ifindex)
 			delete(f.tables.transmits, ifindex)
+			delete(f.tables.unsummed, ifindex)
 			f.tables.renderLinks()
 		}
 	}
@@ -376,7 +377,7 @@ func (f *FastPath) reconcile() error {
 		return err
 	}
 	wanted := f.wantedPorts()
-	attached, transmits := maps.Clone(f.tables.attached), maps.Clone(f.tables.transmits)
+	attached, transmits, unsummed := maps.Clone(f.tables.attached), maps.Clone(f.tables.transmits), maps.Clone(f.tables.unsummed)
 	f.openAdopted(wanted)
 	refusedBefore := f.refused
 	f.refused = map[string]string{}
@@ -397,7 +398,7 @@ func (f *FastPath) reconcile() error {
 			f.openPort(p)
 		}
 	}
-	if !maps.Equal(attached, f.tables.attached) || !maps.Equal(transmits, f.tables.transmits) {
+	if !maps.Equal(attached, f.tables.attached) || !maps.Equal(transmits, f.tables.transmits) || !maps.Equal(unsummed, f.tables.unsummed) {
 		f.tables.renderLinks()
 	}
 	return errors.Join(failed...)
@@ -413,6 +414,7 @@ func (f *FastPath) restorePins() error {
 			delete(f.ports, ifindex)
 			delete(f.tables.attached, ifindex)
 			delete(f.tables.transmits, ifindex)
+			delete(f.tables.unsummed, ifindex)
 		}
 	}
 	if err := ensureDir(f.inst.BPFDir); err != nil {
@@ -447,7 +449,7 @@ func (f *FastPath) openAdopted(wanted map[int]string) {
 	opened := false
 	for ifindex, name := range wanted {
 		if p := f.ports[ifindex]; p != nil && p.link != nil && !p.current {
-			p.name = name
+			p.name, p.unsummed = name, true // until its mode is known
 			f.tables.attached[ifindex] = true
 			f.openPort(p)
 			opened = true
@@ -490,6 +492,7 @@ func (f *FastPath) keepPort(ifindex int, name string) error {
 		if err := p.take(f.onPorts()); err != nil {
 			return err
 		}
+		p.unsummed = p.generic || leavesSums(driverOf(name), busOf(name))
 		f.log.Info("fast path adopted", "interface", name, "generic", p.generic)
 	}
 	return nil
@@ -505,6 +508,7 @@ func (f *FastPath) dropPorts(wanted map[int]string) error {
 		delete(f.ports, ifindex)
 		delete(f.tables.attached, ifindex)
 		delete(f.tables.transmits, ifindex)
+		delete(f.tables.unsummed, ifindex)
 		going = append(going, p)
 	}
 	if going == nil {
@@ -536,6 +540,11 @@ func (f *FastPath) openPort(p *port) {
 		f.log.Warn("fast path can't send on an interface", "interface", p.name, "reason", why)
 	}
 	p.why = why
+	if p.unsummed {
+		f.tables.unsummed[p.ifindex] = true
+	} else {
+		delete(f.tables.unsummed, p.ifindex)
+	}
 	if ok {
 		f.tables.transmits[p.ifindex] = true
 	} else {

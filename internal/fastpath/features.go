@@ -3,11 +3,11 @@
 package fastpath
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -102,20 +102,51 @@ func listenFeatures(changed func()) (*os.File, error) {
 	return nil, errNoFeatures
 }
 
-// driverOf is the name of a link's driver, for messages; "unknown" when it does not say.
+// driverInfo is struct ethtool_drvinfo, as far as it is asked for here.
+type driverInfo struct {
+	command  uint32
+	driver   [32]byte
+	versions [64]byte
+	bus      [32]byte
+	rest     [64]byte
+}
+
+func driverInfoOf(name string) (answer driverInfo, err error) {
+	answer.command = 0x3 // ETHTOOL_GDRVINFO
+	err = ethtool(name, unsafe.Pointer(&answer))
+	return answer, err
+}
+
+// driverOf is the name of a link's driver; "unknown" when it does not say.
 func driverOf(name string) string {
-	const getDriver = 0x3 // ETHTOOL_GDRVINFO
-	var answer struct {
-		command uint32
-		driver  [32]byte
-		rest    [160]byte
-	}
-	answer.command = getDriver
-	if err := ethtool(name, unsafe.Pointer(&answer)); err != nil {
+	answer, err := driverInfoOf(name)
+	if err != nil {
 		return "unknown"
 	}
-	return string(bytes.TrimRight(answer.driver[:], "\x00"))
+	return word(answer.driver[:])
 }
+
+// busOf is where a link's device sits; "" for one that is no hardware.
+func busOf(name string) string {
+	answer, err := driverInfoOf(name)
+	if err != nil {
+		return ""
+	}
+	return word(answer.bus[:])
+}
+
+func word(b []byte) string {
+	s, _, _ := strings.Cut(string(b), "\x00")
+	return s
+}
+
+// paravirtual are drivers of devices that hypervisors make. What comes from a guest of the same machine may be as
+// its sender left it.
+var paravirtual = []string{"virtio_net", "vif", "xen_netfront", "vmxnet3", "hv_netvsc", "tun"}
+
+// leavesSums says whether XDP on a link with that driver may meet packets whose checksum nobody has computed yet
+// (bpf/summed.h): always, but for hardware.
+func leavesSums(driver, bus string) bool { return bus == "" || slices.Contains(paravirtual, driver) }
 
 // stripsVLANs says whether the driver takes VLAN tags off frames before XDP sees them.
 const (

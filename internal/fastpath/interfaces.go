@@ -23,6 +23,7 @@ const (
 	ifStrict6    = 32
 	ifLoose6     = 64
 	ifRedirects4 = 128
+	ifUnsummed   = 256
 
 	maxIfindex = 65536
 	maxSlots   = 4096
@@ -131,6 +132,9 @@ func (t *tables) renderInterface(l *device) {
 	flags := uint16(0)
 	if on {
 		flags = ifKnown | l.settings.flags(want, t.all4, t.all6)
+		if t.unsummed[port.Index] {
+			flags |= ifUnsummed
+		}
 	}
 	t.renderZones(l)
 	t.prog.interfaces.store(2*l.Index, macWord(mac, flags))

@@ -172,6 +172,7 @@ func TestLabelsAgree(t *testing.T) {
 	const packets, bytes = 3, 64
 	b.recognise(wantedSets(fmt.Sprintf("packets: %d, bytes: %d, ", packets, bytes)))
 	b.awaitForwarding()
+	b.hardware()
 	r := rand.New(rand.NewPCG(1, 2))
 	all := expressions(t)
 	found := map[string]int{}

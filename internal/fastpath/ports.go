@@ -32,6 +32,7 @@ type port struct {
 	generic  bool
 	why      string // for show fast-path
 	features features
+	unsummed bool // senders may leave checksums to hardware
 }
 
 // errForeign says that somebody else's program is on a port.
@@ -103,6 +104,7 @@ func (p *port) attach(prog *ebpf.Program, mode config.FastPathMode, dir string) 
 		return fmt.Errorf("pinning the program on %s at %s: %w", p.name, path, err)
 	}
 	p.link, p.current = l, true
+	p.unsummed = p.generic || leavesSums(driverOf(p.name), busOf(p.name))
 	return nil
 }
 

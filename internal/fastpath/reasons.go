@@ -74,6 +74,8 @@ var reasonTexts = map[Reason]reasonText{
 	Reason(routerReasonREASON_CONNECTION):        {"connection", "of a connection that the kernel carries: not established yet, ending, or of a kind that only conntrack can follow", "show flows tells which connections the fast path carries"},
 	Reason(routerReasonREASON_LEARNED):           {"learned", "its connection was learned from conntrack by this packet, and ended in the same moment", ""},
 	Reason(routerReasonREASON_ENDS):              {"ends", "FIN or RST: the connection ends, and conntrack must see it", ""},
+
+	Reason(routerReasonREASON_CHECKSUM_OFFLOAD): {"checksum-offload", "its sender has left the checksum to hardware, which a virtual port does not have", "slow, but right: on the far end of the veth, ethtool -K FAR tx off"},
 }
 
 // Reasons are all reasons to drop or punt, drops first.

@@ -35,6 +35,7 @@ var stageTexts = [routerStageSTAGE_COUNT]stageWords{
 	routerStageSTAGE_NEIGHBOUR: {"next hop", (*journey).neighbour},
 	routerStageSTAGE_FITS:      {"size", (*journey).size},
 	routerStageSTAGE_JUDGE:     {"firewall", (*journey).firewall},
+	routerStageSTAGE_SUMMED:    {"checksum", (*journey).summed},
 	routerStageSTAGE_FRESH:     {"fresh", (*journey).fresh},
 	routerStageSTAGE_MATCH:     {"match", (*journey).recognised},
 	routerStageSTAGE_REWRITE:   {"rewrite", (*journey).rewrite},
@@ -168,6 +169,9 @@ func (j *journey) size() string {
 	}
 	return fmt.Sprintf("%d bytes fit the MTU of %s (%d)", j.ip.Length, j.t.nameOf(a.key.ifindex), mtu)
 }
+
+// summed has nothing to say of a checksum that is there.
+func (j *journey) summed() string { return "" }
 
 func (j *journey) fresh() string { return "the kernel trusts the neighbour's MAC" }
 

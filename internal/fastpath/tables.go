@@ -41,6 +41,7 @@ type tables struct {
 	unjudged   bool                            // the kernel has a firewall that could not be put here: everything is its
 	attached   map[int]bool                    // ports with the program
 	transmits  map[int]bool                    // ports that packets may leave by
+	unsummed   map[int]bool                    // ports whose senders may leave checksums to hardware
 
 	round    uint8 // of the account under way or finished
 	telling  bool  // between Begin and End
@@ -76,7 +77,7 @@ func newTables(log *slog.Logger, prog *program, read settingsReader) *tables {
 		links: map[int]*device{}, addresses: map[ownAddress]uint8{}, rules: map[ruleKey]uint8{},
 		v4:       newFamily(4, makeKey4, key4.prefix),
 		v6:       newFamily(6, makeKey6, key6.prefix),
-		attached: map[int]bool{}, transmits: map[int]bool{},
+		attached: map[int]bool{}, transmits: map[int]bool{}, unsummed: map[int]bool{},
 	}
 	t.adjs = newAdjTable(t)
 	t.hops = newNextHops(t)

@@ -185,6 +185,9 @@ func (v *voices) run(t *testing.T, windows func(func([]packet.Sample) bool)) {
 	if repeated == v.live.repeated { // else frames were sent twice
 		expected.balance(t, v.books(t))
 	}
+	if n := c.verdicts["punt "+looksUnsummed]; n > c.frames/10_000+5 {
+		t.Errorf("%d of %d frames are taken for ones that their sender did not sum: chance makes one in 65,536", n, c.frames)
+	}
 	t.Logf("%d frames, %d bytes", c.frames, c.bytes)
 	for _, key := range slices.Sorted(maps.Keys(c.verdicts)) {
 		t.Logf("  %-24s %8d, of which the kernel forwarded %d", key, c.verdicts[key], c.forwarded[key])

@@ -339,7 +339,8 @@ func TestFirewall(t *testing.T) {
 
 	b.nft("flush", "ruleset")
 	b.nft("add", "table", "inet", "another")
-	b.want(0, "put in place again", "apply", school)
+	b.wantRepaired("the table is gone, by nft (process")
+	b.want(0, "nothing to change", "apply", school)
 	wan.wantReach("192.0.2.10:80", "silence") // still blocked
 	b.want(0, "59m", "set", "list", "blocked")
 	b.want(0, "1 deleted", "set", "del", "blocked", "198.51.100.9")

@@ -138,7 +138,7 @@ func (f *Firewall) clockStrikes() {
 	if d.Policy == nil {
 		return
 	}
-	err := f.apply(context.Background(), d)
+	err := f.apply(context.Background(), d, true)
 	now := holding(d.Policy)
 	if err == nil && !slices.Equal(now, last) {
 		err = f.endForbidden(d.Policy, nil)

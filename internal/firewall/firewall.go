@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"minne/internal/config"
+	"minne/internal/health"
 	"minne/internal/nft"
 	"minne/internal/plan"
 	"minne/internal/policy"
@@ -48,38 +49,36 @@ type Firewall struct {
 	log    *slog.Logger
 	writes atomic.Uint64
 
+	book *health.Book
+
 	order    sync.Mutex // changes come one after the other, see listen.go
 	listener Listener   // nil for none
 
-	mu      sync.Mutex
-	desired Desired // what was last applied
-	live    *ledger
-	timer   *time.Timer // for the next live element whose time is up
-	clock   *time.Timer // for the next look at schedules, see clock.go; nil when there are none
-	holding []bool      // the rules that held at the last look
+	mu       sync.Mutex
+	desired  Desired  // what was last applied
+	standing standing // what is in the kernel, see stand.go
+	live     *ledger
+	timer    *time.Timer // for the next live element whose time is up
+	clock    *time.Timer // for the next look at schedules, see clock.go; nil when there are none
+	holding  []bool      // the rules that held at the last look
 }
 
 // New returns the firewall of the process's network namespace. The live elements
 // of its sets are kept in the directory stateDir.
 func New(stateDir string, log *slog.Logger) *Firewall {
-	f := &Firewall{log: log}
+	f := &Firewall{log: log, book: health.NewBook(log)}
 	var err error
-	if f.live, err = readLedger(filepath.Join(stateDir, "sets.journal")); err != nil {
+	if f.live, err = readLedger(filepath.Join(stateDir, "sets.journal"), newKernelClocks()); err != nil {
 		log.Error("going on with those that could be read", "error", err)
 	}
 	return f
 }
 
+// TellHealth has what is wrong told to book. It is called once, before the first change.
+func (f *Firewall) TellHealth(book *health.Book) { f.book = book }
+
 // Writes counts how often the table was loaded, changed or removed.
 func (f *Firewall) Writes() uint64 { return f.writes.Load() }
-
-// shut is the table for a policy that can't be made: the router itself stays as
-// it is, but forwards nothing.
-const shut = `	chain forward {
-		type filter hook forward priority filter; policy drop;
-		counter drop comment "default"
-	}
-`
 
 // named is a table's text with its name around and its fingerprint inside, by
 // which a table that is loaded already is known again.
@@ -97,22 +96,22 @@ const commentHead = "minne policy "
 func (f *Firewall) Apply(ctx context.Context, d Desired) error {
 	f.order.Lock()
 	defer f.order.Unlock()
-	return f.apply(ctx, d)
+	return f.apply(ctx, d, false)
 }
 
-// apply is Apply for one who holds order.
-func (f *Firewall) apply(ctx context.Context, d Desired) error {
+// Restore is Apply for when there is no way back. What keeps the rules from being loaded leaves the
+// way shut; a helper that the kernel does not have is left out. The error says what is missing.
+func (f *Firewall) Restore(ctx context.Context, d Desired) error {
+	f.order.Lock()
+	defer f.order.Unlock()
+	return f.apply(ctx, d, true)
+}
+
+// apply is Apply, or Restore, for one who holds order.
+func (f *Firewall) apply(ctx context.Context, d Desired, restore bool) error {
 	f.expireNow()
-	now, err := loaded()
-	if err != nil {
-		return err
-	}
 	if d.Broken != nil {
-		if now == "" {
-			script, _ := named(shut)
-			err = f.load(ctx, script)
-		}
-		return errors.Join(fmt.Errorf("the policy can't be made, so the former one stays (after a boot: nothing is forwarded): %w", d.Broken), err)
+		return f.keepFormer(d.Broken)
 	}
 	f.mu.Lock()
 	f.desired = d
@@ -120,25 +119,61 @@ func (f *Firewall) apply(ctx context.Context, d Desired) error {
 	f.watchClock()
 	f.mu.Unlock()
 	if d.Policy == nil {
-		if now == "" {
-			return nil
-		}
-		return f.load(ctx, "")
+		return f.remove(ctx)
 	}
 	script, want := named(Text(d.Policy))
-	if now == want {
-		return nil
+	words, digest, err := f.tableDiffers(d.Policy, want)
+	if err == nil && len(words) == 0 {
+		return f.stands(d.Policy, d.Policy, want, nil, digest)
 	}
-	if err := checkHelpers(ctx, d.Policy); err != nil {
+	missing, lacking := missingHelpers(ctx, d.Policy)
+	if lacking != nil && !restore {
+		return lacking
+	}
+	p := d.Policy
+	if lacking != nil {
+		lacking = fmt.Errorf("the firewall is in place without what the kernel lacks: %w", lacking)
+		p = withoutHelpers(p, missing)
+		script, want = named(Text(p))
+		if words, digest, err := f.tableDiffers(p, want); err == nil && len(words) == 0 {
+			return errors.Join(lacking, f.stands(d.Policy, p, want, nil, digest))
+		}
+	}
+	if restore {
+		// The guard first: it needs nothing that can be missing.
+		if now, err := loaded(); err == nil && now == "" {
+			lacking = errors.Join(lacking, f.writeGuard(guardShut))
+		}
+	}
+	if err := f.place(ctx, d.Policy, p, script, want); err != nil {
+		if restore {
+			err = errors.Join(err, f.shut())
+		}
 		return err
 	}
+	return errors.Join(lacking, f.endForbidden(d.Policy, nil))
+}
+
+// keepFormer leaves the table that is loaded, and shuts the way where there is none.
+func (f *Firewall) keepFormer(broken error) (err error) {
+	if f.formerStands() != nil {
+		err = f.shut()
+	}
+	return errors.Join(fmt.Errorf("the policy can't be made, so the former one stays (after a boot: nothing is forwarded): %w", broken), err)
+}
+
+// remove takes the firewall away: everything passes.
+func (f *Firewall) remove(ctx context.Context) error {
 	f.mu.Lock()
-	script += f.live.script(d.Policy, time.Now())
+	f.standing = standing{}
 	f.mu.Unlock()
-	if err := f.load(ctx, script); err != nil {
+	if err := nft.RemoveGuard(guardTable); err != nil {
 		return err
 	}
-	return f.endForbidden(d.Policy, nil)
+	if now, err := loaded(); err != nil || now == "" {
+		return err
+	}
+	return f.load(ctx, "")
 }
 
 // endForbidden ends the connections that a policy forbids: those with an address in one of the
@@ -196,13 +231,21 @@ func (f *Firewall) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
 		return nil, err
 	}
 	want := ""
+	var others []string // what others have changed
 	if d.Policy != nil {
 		_, want = named(Text(d.Policy))
-		if err := checkHelpers(ctx, d.Policy); err != nil {
+		if _, err := missingHelpers(ctx, d.Policy); err != nil {
 			return nil, err
+		}
+		if now == want {
+			if others, err = f.changed(d.Policy, want); err != nil {
+				return nil, err
+			}
 		}
 	}
 	switch {
+	case len(others) > 0:
+		return []plan.Change{{Subsystem: subsystem, Action: plan.Modify, Object: "firewall, which something else has changed", Details: others}}, nil
 	case now == want:
 		return nil, nil
 	case want == "":
@@ -224,6 +267,26 @@ func (f *Firewall) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
 		change.Object = "firewall: zones, sets or translations"
 	}
 	return []plan.Change{change}, nil
+}
+
+// changed is tableDiffers, and what became of the guard.
+func (f *Firewall) changed(p *policy.Policy, print string) ([]string, error) {
+	f.order.Lock()
+	defer f.order.Unlock()
+	f.expireNow()
+	words, digest, err := f.tableDiffers(p, print)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	guard := f.standing.guard
+	f.mu.Unlock()
+	if len(words) == 0 && guard != nil { // nil: this process is not the one that watches over it
+		if err := f.guardDiffers(guard, digest); err != nil {
+			words = append(words, err.Error())
+		}
+	}
+	return words, nil
 }
 
 // differences are the rules that come and go, by their words.

@@ -112,9 +112,7 @@ func TestBroken(t *testing.T) {
 	if err := f.Apply(t.Context(), broken); err == nil || !strings.Contains(err.Error(), "there is no file") {
 		t.Errorf("error %v", err)
 	}
-	text, err := nft.Run(t.Context(), "", "list", "table", "inet", tableName)
-	must(t, err)
-	if !strings.Contains(text, "hook forward priority filter; policy drop;") || strings.Contains(text, "hook input") {
+	if text := listGuard(t); !isShut(text) {
 		t.Errorf("loaded:\n%s", text)
 	}
 	must(t, f.Apply(t.Context(), d))
@@ -126,12 +124,27 @@ func TestBroken(t *testing.T) {
 	if now, err := loaded(); err != nil || now != before {
 		t.Errorf("the table has changed: %v", err)
 	}
+	if text := listGuard(t); isShut(text) {
+		t.Errorf("nothing passes any more:\n%s", text)
+	}
+}
+
+func listGuard(t *testing.T) string {
+	t.Helper()
+	text, err := nft.Table(t.Context(), guardTable)
+	must(t, err)
+	return text
+}
+
+// isShut says whether the guard lets nothing pass.
+func isShut(text string) bool {
+	return strings.Contains(text, "hook forward priority filter + 10; policy drop;") && !strings.Contains(text, "accept")
 }
 
 // A kernel without a helper is told of before anything changes.
 func TestHelperMissing(t *testing.T) {
 	p := &policy.Policy{Helpers: []policy.Helper{{Name: "ftq", Protocol: 6, Port: 21}}}
-	if err := checkHelpers(t.Context(), p); err == nil || !strings.Contains(err.Error(), "this kernel has no ftq (module nf_conntrack_ftq)") {
+	if _, err := missingHelpers(t.Context(), p); err == nil || !strings.Contains(err.Error(), "this kernel has no ftq (module nf_conntrack_ftq)") {
 		t.Errorf("error %v", err)
 	}
 	if builtIn("nf_nat_ftq") {

@@ -5,6 +5,7 @@ package firewall
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -45,23 +46,33 @@ func helperName(h policy.Helper) (name, protocol string) {
 // through the symbols of the kernel takes a second on a small machine.
 var seenModules sync.Map
 
-// checkHelpers makes sure that the kernel has the helpers of a policy, and loads them.
-func checkHelpers(ctx context.Context, p *policy.Policy) error {
+// missingHelpers loads the modules of a policy's helpers, and returns those that the kernel does not
+// have, and the words for them.
+func missingHelpers(ctx context.Context, p *policy.Policy) (missing []policy.Helper, err error) {
+	var all []error
 	for _, h := range p.Helpers {
-		name, protocol := helperName(h)
-		script := fmt.Sprintf("table inet minne_probe { ct helper %s { type %q protocol %s; }; }", name, h.Name, protocol)
-		if _, err := nft.Run(ctx, script, "-c", "-f", "-"); err != nil {
-			return lacks(h.Name, "nf_conntrack_"+h.Name)
+		if err := checkHelper(ctx, h); err != nil {
+			missing, all = append(missing, h), append(all, err)
 		}
-		module := "nf_nat_" + h.Name
-		if _, ok := seenModules.Load(module); ok {
-			continue
-		}
-		if exec.CommandContext(ctx, "modprobe", "-q", module).Run() != nil && !builtIn(module) {
-			return lacks(h.Name, module)
-		}
-		seenModules.Store(module, true)
 	}
+	return missing, errors.Join(all...)
+}
+
+// checkHelper makes sure that the kernel has a helper.
+func checkHelper(ctx context.Context, h policy.Helper) error {
+	name, protocol := helperName(h)
+	script := fmt.Sprintf("table inet minne_probe { ct helper %s { type %q protocol %s; }; }", name, h.Name, protocol)
+	if _, err := nft.Run(ctx, script, "-c", "-f", "-"); err != nil {
+		return lacks(h.Name, "nf_conntrack_"+h.Name)
+	}
+	module := "nf_nat_" + h.Name
+	if _, ok := seenModules.Load(module); ok {
+		return nil
+	}
+	if exec.CommandContext(ctx, "modprobe", "-q", module).Run() != nil && !builtIn(module) {
+		return lacks(h.Name, module)
+	}
+	seenModules.Store(module, true)
 	return nil
 }
 

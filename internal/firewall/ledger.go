@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,12 +23,18 @@ import (
 // The ledger of the live elements: in memory a table of prefixes for each set, on
 // disk a journal with a line for each change:
 //
-//	blocked 2026-11-21T17:00:00.5Z -192.0.2.1 +192.0.2.2 +2001:db8::/64
+//	#boot 0c6b3a0e-6a30-4b9f-8f5b-4b0a5b3f7c11
+//	blocked 2026-11-21T17:00:00.5Z@5025500000000 -192.0.2.1 +192.0.2.2 +2001:db8::/64
 //
 // the set, when the time of what is added is up ("-" for never), what goes and what
 // comes. A change costs what it holds,
 // however many elements there are. When most of the journal speaks of elements that
 // are gone, it is written anew.
+//
+// A time is kept twice, by the wall's clock and in nanoseconds since the boot named above.
+// In that boot the second one holds, which nobody can set; in another the first. What
+// has come from another boot follows the wall's clock until that is synchronised, since
+// a router may boot with a wrong one.
 //
 // No two elements of a set overlap.
 
@@ -36,13 +43,22 @@ type record struct {
 	Set    string
 	Delete []netip.Prefix // before Add
 	Add    []netip.Prefix
-	Until  time.Time // of Add; zero for ever
+	Until  until // of Add
 }
 
-func (r *record) line() []byte {
+// until is when the time of an element is up.
+type until struct {
+	at   time.Duration // since boot; 0 for never
+	wall bool          // by the wall's clock, as it is of another boot
+}
+
+func (r *record) line(c clockwork) []byte {
 	line := append([]byte(r.Set), " -"...)
-	if !r.Until.IsZero() {
-		line = r.Until.UTC().AppendFormat(line[:len(line)-1], time.RFC3339Nano)
+	if r.Until.at != 0 {
+		line = c.wallAt(r.Until.at).UTC().AppendFormat(line[:len(line)-1], time.RFC3339Nano)
+		if !r.Until.wall {
+			line = strconv.AppendInt(append(line, '@'), int64(r.Until.at), 10)
+		}
 	}
 	for _, p := range r.Delete {
 		line = p.AppendTo(append(line, " -"...))
@@ -53,12 +69,13 @@ func (r *record) line() []byte {
 	return append(line, '\n')
 }
 
-func parseRecord(line string) (r record, err error) {
+// parseRecord reads a line. thisBoot says that it was written in this boot.
+func parseRecord(line string, c clockwork, thisBoot bool) (r record, err error) {
 	set, rest, _ := strings.Cut(line, " ")
-	until, rest, _ := strings.Cut(rest, " ")
+	when, rest, _ := strings.Cut(rest, " ")
 	r.Set = set
-	if until != "-" {
-		if r.Until, err = time.Parse(time.RFC3339Nano, until); err != nil {
+	if when != "-" {
+		if r.Until, err = parseUntil(when, c, thisBoot); err != nil {
 			return r, err
 		}
 	}
@@ -79,22 +96,39 @@ func parseRecord(line string) (r record, err error) {
 	return r, nil
 }
 
-// elements are live elements and when their time is up; zero for never.
-type elements = bart.Table[time.Time]
+func parseUntil(text string, c clockwork, thisBoot bool) (until, error) {
+	wall, since, both := strings.Cut(text, "@")
+	if both && thisBoot {
+		n, err := strconv.ParseInt(since, 10, 64)
+		return until{at: time.Duration(n)}, err
+	}
+	t, err := time.Parse(time.RFC3339Nano, wall)
+	if err != nil {
+		return until{}, err
+	}
+	at := c.sinceBoot() + t.Sub(c.wall())
+	return until{at: max(at, 1), wall: true}, nil
+}
+
+// elements are live elements and when their time is up.
+type elements = bart.Table[until]
 
 type ledger struct {
+	clock   clockwork
+	offset  time.Duration // of the wall's clock to the time since boot, when elements of other boots were timed
 	path    string
 	sets    map[string]*elements
 	due     deadlines
 	file    *os.File // the journal, once something was written
 	written int      // elements in the journal
+	boot    bool     // the journal names this boot
 }
 
 // deadlines is a heap of what was added with a timeout, the earliest first.
 type deadlines []record
 
 func (d deadlines) Len() int           { return len(d) }
-func (d deadlines) Less(i, j int) bool { return d[i].Until.Before(d[j].Until) }
+func (d deadlines) Less(i, j int) bool { return d[i].Until.at < d[j].Until.at }
 func (d deadlines) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
 func (d *deadlines) Push(r any)        { *d = append(*d, r.(record)) }
 func (d *deadlines) Pop() any {
@@ -107,8 +141,8 @@ func (d *deadlines) Pop() any {
 
 // readLedger reads a journal. Its last line may be cut short, by a loss of power; the change was
 // not answered then. With an error, what comes with it is the ledger as far as it could be read.
-func readLedger(path string) (*ledger, error) {
-	l := &ledger{path: path, sets: map[string]*elements{}}
+func readLedger(path string, c clockwork) (*ledger, error) {
+	l := &ledger{clock: c, offset: c.offset(), path: path, sets: map[string]*elements{}}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return l, nil
@@ -119,8 +153,12 @@ func readLedger(path string) (*ledger, error) {
 			l.written = torn
 			break
 		}
+		if boot, ok := strings.CutPrefix(line, bootHead); ok {
+			l.boot = boot == c.bootID()
+			continue
+		}
 		var r record
-		if r, err = parseRecord(line); err != nil {
+		if r, err = parseRecord(line, c, l.boot); err != nil {
 			l.written = torn
 			break
 		}
@@ -129,9 +167,15 @@ func readLedger(path string) (*ledger, error) {
 	if err != nil {
 		return l, fmt.Errorf("live elements of sets: %s: %w", path, err)
 	}
-	l.expire(time.Now())
+	l.expire(l.now())
 	return l, nil
 }
+
+// bootHead begins a line that names the boot in which the next ones were written.
+const bootHead = "#boot "
+
+// now is the time that deadlines are kept in.
+func (l *ledger) now() time.Duration { return l.clock.sinceBoot() }
 
 // set is the live elements of a set.
 func (l *ledger) set(name string) *elements {
@@ -151,7 +195,7 @@ func (l *ledger) enter(r record) {
 		s.Insert(p, r.Until)
 	}
 	l.keep(r.Set, s)
-	if len(r.Add) > 0 && !r.Until.IsZero() {
+	if len(r.Add) > 0 && r.Until.at != 0 {
 		heap.Push(&l.due, r)
 	}
 	l.written += len(r.Add) + len(r.Delete)
@@ -166,13 +210,13 @@ func (l *ledger) keep(name string, s *elements) {
 }
 
 // expire forgets elements whose time is up and returns them; nftables removes them itself.
-func (l *ledger) expire(now time.Time) (gone []record) {
-	for len(l.due) > 0 && !l.due[0].Until.After(now) {
+func (l *ledger) expire(now time.Duration) (gone []record) {
+	for len(l.due) > 0 && l.due[0].Until.at <= now {
 		due := heap.Pop(&l.due).(record)
 		s := l.set(due.Set)
 		past := record{Set: due.Set}
 		for _, p := range due.Add {
-			if until, ok := s.Get(p); ok && until.Equal(due.Until) {
+			if until, ok := s.Get(p); ok && until == due.Until {
 				s.Delete(p)
 				past.Delete = append(past.Delete, p)
 			}
@@ -185,12 +229,45 @@ func (l *ledger) expire(now time.Time) (gone []record) {
 	return gone
 }
 
-// deadline is when expire has something to do next; zero for never.
-func (l *ledger) deadline() time.Time {
+// deadline is when expire has something to do next; 0 for never.
+func (l *ledger) deadline() time.Duration {
 	if len(l.due) == 0 {
-		return time.Time{}
+		return 0
 	}
-	return l.due[0].Until
+	return l.due[0].Until.at
+}
+
+// clockSet takes in that the wall's clock has been set. What was timed in this boot is not touched;
+// what came from another is timed anew, until the clock is synchronised. The journal gets the times
+// of the new clock.
+func (l *ledger) clockSet() error {
+	by := l.offset - l.clock.offset()
+	l.offset -= by
+	synchronised := l.clock.synchronised()
+	timed := false
+	l.due = nil
+	for name, s := range l.sets {
+		for p, u := range s.AllSorted() {
+			if u.at == 0 {
+				continue
+			}
+			timed = true
+			if u.wall {
+				u = until{at: max(u.at+by, 1), wall: !synchronised}
+			}
+			l.sets[name].Insert(p, u)
+		}
+	}
+	if !timed {
+		return nil
+	}
+	for r := range l.records() {
+		if r.Until.at != 0 {
+			l.due = append(l.due, r)
+		}
+	}
+	heap.Init(&l.due)
+	return l.rewrite()
 }
 
 // spare is how many elements that are gone the journal may always have.
@@ -216,38 +293,56 @@ func (l *ledger) write(r record) error {
 			l.file, err = os.OpenFile(l.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		}
 		if err != nil {
+			l.written = torn
 			return err
 		}
 	}
-	_, err := l.file.Write(r.line())
+	line := r.line(l.clock)
+	if !l.boot {
+		line = append([]byte(bootHead+l.clock.bootID()+"\n"), line...)
+	}
+	_, err := l.file.Write(line)
+	l.boot = err == nil
 	if err != nil {
 		l.written = torn
 	}
 	return err
 }
 
+// whole writes the journal anew if the last change is not in it.
+func (l *ledger) whole() error {
+	if l.written < torn {
+		return nil
+	}
+	return l.rewrite()
+}
+
 // rewrite replaces the journal in one step by one that has what is live and nothing else.
 func (l *ledger) rewrite() error {
+	l.written = torn // until it is done
 	var b bytes.Buffer
 	written := 0
+	b.WriteString(bootHead + l.clock.bootID() + "\n")
 	for r := range l.records() {
-		b.Write(r.line())
+		b.Write(r.line(l.clock))
 		written += len(r.Add)
 	}
 	if err := os.MkdirAll(filepath.Dir(l.path), 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(l.path+".new", b.Bytes(), 0o600); err != nil {
-		return err
+	err := os.WriteFile(l.path+".new", b.Bytes(), 0o600)
+	if err == nil {
+		err = os.Rename(l.path+".new", l.path)
 	}
-	if err := os.Rename(l.path+".new", l.path); err != nil {
+	if err != nil {
+		_ = os.Remove(l.path + ".new") // a part of it fills a full disk
 		return err
 	}
 	if l.file != nil {
 		l.file.Close()
 		l.file = nil
 	}
-	l.written = written
+	l.written, l.boot = written, true
 	return nil
 }
 
@@ -255,12 +350,12 @@ func (l *ledger) rewrite() error {
 func (l *ledger) records() iter.Seq[record] {
 	return func(yield func(record) bool) {
 		for name, s := range l.sets {
-			byTime := map[int64]*record{}
-			for p, until := range s.AllSorted() {
-				r := byTime[until.UnixNano()]
+			byTime := map[until]*record{}
+			for p, u := range s.AllSorted() {
+				r := byTime[u]
 				if r == nil {
-					r = &record{Set: name, Until: until}
-					byTime[until.UnixNano()] = r
+					r = &record{Set: name, Until: u}
+					byTime[u] = r
 				}
 				r.Add = append(r.Add, p)
 			}

@@ -25,6 +25,8 @@ type Listener interface {
 	SetChanged(name string, added, deleted []netip.Prefix)
 	// ConnectionsEnded tells that conntrack has forgotten connections which the firewall forbids now.
 	ConnectionsEnded()
+	// ForceChanged tells that the rules of a policy are in force now, or no longer: see InForce.
+	ForceChanged()
 }
 
 // Listen tells l of all changes from here on. It is called once, before the first change.
@@ -113,10 +115,10 @@ func namesSet(p *policy.Policy, r *policy.Rule, name string) bool {
 // wake sets the timer for the next live element whose time is up. The caller holds mu.
 func (f *Firewall) wake() {
 	next := f.live.deadline()
-	if next.IsZero() {
+	if next == 0 {
 		return
 	}
-	in := time.Until(next) + coalesce
+	in := next - f.live.now() + coalesce
 	if f.timer == nil {
 		f.timer = time.AfterFunc(in, f.expire)
 	} else {
@@ -139,7 +141,7 @@ func (f *Firewall) expire() {
 func (f *Firewall) expireNow() {
 	f.mu.Lock()
 	var all []told
-	for _, gone := range f.live.expire(time.Now()) {
+	for _, gone := range f.live.expire(f.live.now()) {
 		if s, err := f.findSet(gone.Set); err == nil {
 			all = append(all, told{set: s, deleted: inForce(s, gone.Delete)})
 		}

@@ -4,6 +4,7 @@ package firewall
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"iter"
 	"net/netip"
@@ -48,15 +49,16 @@ const maxLive = 500_000
 
 // script puts the live elements back into a table that is being loaded. Those of
 // sets that are gone, or that the configuration has itself now, stay out.
-func (l *ledger) script(p *policy.Policy, now time.Time) string {
+func (l *ledger) script(p *policy.Policy) string {
 	var b strings.Builder
+	now := l.now()
 	for i := range p.Sets {
 		s := &p.Sets[i]
 		for _, four := range []bool{true, false} {
 			var elements []string
 			for _, prefix := range inForce(s, l.sorted(s.Name)) {
-				if until, _ := l.set(s.Name).Get(prefix); prefix.Addr().Is4() == four {
-					elements = append(elements, elementText(prefix, until, now))
+				if u, _ := l.set(s.Name).Get(prefix); prefix.Addr().Is4() == four {
+					elements = append(elements, elementText(prefix, u, now))
 				}
 			}
 			if len(elements) > 0 {
@@ -79,10 +81,10 @@ func kernelSet(name string, four bool) string {
 	return name + "_v6"
 }
 
-func elementText(p netip.Prefix, until, now time.Time) string {
+func elementText(p netip.Prefix, u until, now time.Duration) string {
 	text := policy.ElementText(p)
-	if !until.IsZero() {
-		text += fmt.Sprintf(" timeout %dms", max(1, until.Sub(now).Milliseconds()))
+	if u.at != 0 {
+		text += fmt.Sprintf(" timeout %dms", max(1, (u.at-now).Milliseconds()))
 	}
 	return text
 }
@@ -129,7 +131,8 @@ func (f *Firewall) findSet(name string) (*policy.Set, error) {
 	return nil, fmt.Errorf("there is no set %q; there are %s", name, strings.Join(all, ", "))
 }
 
-// ChangeSet changes live elements of a set: all of them, or none.
+// ChangeSet changes live elements of a set: all of them, or none. With an error that says so, what was
+// done holds until the next boot only.
 func (f *Firewall) ChangeSet(q SetChange) (SetChanged, error) {
 	f.order.Lock()
 	defer f.order.Unlock()
@@ -139,12 +142,26 @@ func (f *Firewall) ChangeSet(q SetChange) (SetChanged, error) {
 		return SetChanged{}, err
 	}
 	if len(c.record.Add)+len(c.record.Delete) == 0 {
-		return done, nil
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return done, f.kept(f.live.whole()) // of an earlier change
 	}
-	if err := f.put(c); err != nil {
+	if err := c.toKernel(); err != nil {
 		return SetChanged{}, err
 	}
-	return done, f.tell(c.told)
+	unkept := f.enter(c)
+	// The kernel has it now, so the fast path hears of it, on disk or not.
+	return done, errors.Join(unkept, f.tell(c.told))
+}
+
+// kept tells the book whether the live elements are on disk, and what that means. The caller holds mu.
+func (f *Firewall) kept(err error) error {
+	if err == nil {
+		f.book.Clear("sets")
+		return nil
+	}
+	f.book.Fault("sets", fmt.Sprintf("elements added by minne set are in force, but not on disk, so a restart of the router loses them: %v", err))
+	return fmt.Errorf("the set has all of it now, but it would not survive a restart of the router: %w; make room, then give the same command again", err)
 }
 
 // prepare checks a change and finds out what there is to do.
@@ -262,7 +279,7 @@ func (c *change) add(p netip.Prefix) (bool, error) {
 // alone says which live element, or which that is to be added, an element overlaps.
 func (c *change) alone(p netip.Prefix) error {
 	if c.live.OverlapsPrefix(p) {
-		for _, others := range []iter.Seq2[netip.Prefix, time.Time]{c.live.Supernets(p), c.live.Subnets(p)} {
+		for _, others := range []iter.Seq2[netip.Prefix, until]{c.live.Supernets(p), c.live.Subnets(p)} {
 			for other := range others {
 				if !c.deleted[other] {
 					return fmt.Errorf("%s overlaps %s, which was added before: delete that first", policy.ElementText(p), policy.ElementText(other))
@@ -276,24 +293,18 @@ func (c *change) alone(p netip.Prefix) error {
 	return nil
 }
 
-// put makes a change in the kernel, in one transaction, then in the ledger.
-func (f *Firewall) put(c *change) error {
-	if err := c.toKernel(); err != nil {
-		return err
-	}
+// enter makes a change in the ledger, which the kernel has already.
+func (f *Firewall) enter(c *change) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.writes.Add(1)
 	if c.timeout != 0 {
 		// From after the kernel's work: whom the ledger has forgotten, the kernel has too.
-		c.record.Until = time.Now().Add(c.timeout)
+		c.record.Until = until{at: f.live.now() + c.timeout}
 	}
 	err := f.live.write(c.record)
 	f.wake()
-	if err != nil {
-		return fmt.Errorf("the set is changed, but would not survive a reboot: %w", err)
-	}
-	return nil
+	return f.kept(err)
 }
 
 // toKernel changes the elements of the kernel's sets. Elements that were there before with another
@@ -331,14 +342,15 @@ func (f *Firewall) Elements(name string) ([]SetElement, error) {
 	for _, r := range s.Ports {
 		list = append(list, SetElement{Element: r.String()})
 	}
-	now := time.Now()
-	for p, until := range f.live.set(name).AllSorted() {
+	now := f.live.now()
+	for p, u := range f.live.set(name).AllSorted() {
 		e := SetElement{Element: policy.ElementText(p), Live: true}
-		if !until.IsZero() {
-			if !until.After(now) {
+		if u.at != 0 {
+			if u.at <= now {
 				continue
 			}
-			e.Expires = &until
+			expires := f.live.clock.wallAt(u.at).Round(time.Millisecond)
+			e.Expires = &expires
 		}
 		list = append(list, e)
 	}

@@ -58,7 +58,7 @@ func TestSets(t *testing.T) {
 	if fmt.Sprint(list) != "[{10.3.0.10 false <nil>} {2001:db8:3::10 false <nil>} {10.3.0.11 true <nil>}]" {
 		t.Errorf("elements %v", list)
 	}
-	again.live.expire(time.Now().Add(2 * time.Hour))
+	again.live.expire(again.live.now() + 2*time.Hour)
 	if len(again.live.sets) != 1 {
 		t.Errorf("live elements after two hours: %v", again.live.sets)
 	}
@@ -75,6 +75,7 @@ func (h heard) SetChanged(name string, added, deleted []netip.Prefix) {
 }
 
 func (h heard) ConnectionsEnded() { h.words <- "ended" }
+func (h heard) ForceChanged()     {}
 
 func (h heard) want(t *testing.T, words string) {
 	t.Helper()
@@ -137,8 +138,8 @@ func TestJournal(t *testing.T) {
 	}
 	text, err := os.ReadFile(path)
 	must(t, err)
-	if n := strings.Count(string(text), "\n"); n != 3 {
-		t.Errorf("%d lines for 3 changes", n)
+	if n := strings.Count(string(text), "\n"); n != 1+3 || !strings.HasPrefix(string(text), bootHead) {
+		t.Errorf("%d lines for the boot and 3 changes", n)
 	}
 	must(t, os.WriteFile(path, text[:len(text)-5], 0o600))
 	again := New(dir, slog.New(slog.DiscardHandler))
@@ -158,13 +159,13 @@ func TestJournal(t *testing.T) {
 
 // A journal of what has come and gone does not grow without end.
 func TestJournalIsWrittenAnew(t *testing.T) {
-	l, err := readLedger(filepath.Join(t.TempDir(), "sets.journal"))
+	l, err := readLedger(filepath.Join(t.TempDir(), "sets.journal"), newKernelClocks())
 	must(t, err)
 	list := make([]netip.Prefix, 1000)
 	for i := range list {
 		list[i] = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32)
 	}
-	hour := time.Now().Add(time.Hour).Round(time.Millisecond)
+	hour := until{at: l.now() + time.Hour}
 	must(t, l.write(record{Set: "b", Add: list[:1], Until: hour}))
 	for range 30 {
 		must(t, l.write(record{Set: "a", Add: list}))
@@ -176,9 +177,9 @@ func TestJournalIsWrittenAnew(t *testing.T) {
 	if len(text) > 15*2*spare {
 		t.Errorf("the journal of 3 elements has %d bytes", len(text))
 	}
-	again, err := readLedger(l.path)
+	again, err := readLedger(l.path, newKernelClocks())
 	must(t, err)
-	if until, _ := again.set("b").Get(list[0]); !until.Equal(hour) || !slices.Equal(again.sorted("a"), list[5:7]) {
+	if u, _ := again.set("b").Get(list[0]); u != hour || !slices.Equal(again.sorted("a"), list[5:7]) {
 		t.Errorf("read %v and %v", again.sorted("b"), again.sorted("a"))
 	}
 }

@@ -204,7 +204,7 @@ func (t *text) target(pair *policy.Pair) string {
 const byState = "ct state vmap { established : accept, related : accept, invalid : drop }"
 
 func (t *text) forward(early, late []string) {
-	lines := []string{"type filter hook forward priority filter; policy drop;"}
+	lines := []string{"type filter hook forward priority filter; policy drop;", markLine}
 	for _, stateless := range []bool{true, false} {
 		prefix := map[bool]string{true: "stateless_from_", false: "from_"}[stateless]
 		var entries []string

@@ -92,3 +92,22 @@ func loadAntiSpoof(ctx context.Context, text string) error {
 	_, err := nft.Run(ctx, script, "-f", "-")
 	return err
 }
+
+// ReassertAntiSpoof puts the source checks of the last applied Desired back, and says whether
+// something else had changed them.
+func (k *Kernel) ReassertAntiSpoof(ctx context.Context) (changed bool, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.last == nil {
+		return false, nil
+	}
+	now, err := k.system.antiSpoof(ctx)
+	if err != nil || now == k.last.AntiSpoof {
+		return false, err
+	}
+	if err := k.system.loadAntiSpoof(ctx, k.last.AntiSpoof); err != nil {
+		return false, err
+	}
+	k.writes.Add(1)
+	return true, nil
+}

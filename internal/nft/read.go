@@ -29,33 +29,42 @@ func commentOf(userdata []byte) string {
 
 // Comment returns the comment of a table of family inet, and whether there is such a table.
 func Comment(table string) (comment string, there bool, err error) {
+	comment, _, there, err = describe(table)
+	return comment, there, err
+}
+
+// describe is Comment with the table's flags.
+func describe(table string) (comment string, flags uint32, there bool, err error) {
 	t, err := dial()
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
-		return "", false, nil // a kernel without a packet filter has no table
+		return "", 0, false, nil // a kernel without a packet filter has no table
 	}
 	if err != nil {
-		return "", false, err
+		return "", 0, false, err
 	}
 	defer t.close()
 	ask := newMessage(kindOf(unix.NFT_MSG_GETTABLE), unix.NLM_F_REQUEST|unix.NLM_F_ACK, unix.NFPROTO_INET)
 	if err := t.send(ask.text(unix.NFTA_TABLE_NAME, table).end()); err != nil {
-		return "", false, fmt.Errorf("ask for table %s: %w", table, err)
+		return "", 0, false, fmt.Errorf("ask for table %s: %w", table, err)
 	}
 	err = t.answers(func(_ uint16, body []byte) {
 		there = true
 		attributes(body, func(kind uint16, value []byte) {
-			if kind == tableUserdata {
+			switch {
+			case kind == tableUserdata:
 				comment = commentOf(value)
+			case kind == unix.NFTA_TABLE_FLAGS && len(value) == 4:
+				flags = binary.BigEndian.Uint32(value)
 			}
 		})
 	})
 	if slices.ContainsFunc([]error{unix.ENOENT, unix.EINVAL, unix.EOPNOTSUPP}, func(e error) bool { return err == e }) {
-		return "", false, nil // no such table, or a kernel without tables
+		return "", 0, false, nil // no such table, or a kernel without tables
 	}
 	if err != nil {
-		return "", false, fmt.Errorf("ask for table %s: %w", table, err)
+		return "", 0, false, fmt.Errorf("ask for table %s: %w", table, err)
 	}
-	return comment, there, nil
+	return comment, flags, there, nil
 }
 
 // Count is what the counters of rules say.
@@ -125,4 +134,26 @@ func (c *Count) add(expression []byte) {
 			})
 		}
 	})
+}
+
+// Generation counts the transactions that anybody has made in this network namespace.
+func Generation() (generation uint32, err error) {
+	t, err := dial()
+	if err != nil {
+		return 0, err
+	}
+	defer t.close()
+	if err = t.send(newMessage(kindOf(unix.NFT_MSG_GETGEN), unix.NLM_F_REQUEST|unix.NLM_F_ACK, unix.NFPROTO_UNSPEC).end()); err == nil {
+		err = t.answers(func(_ uint16, body []byte) {
+			attributes(body, func(kind uint16, value []byte) {
+				if kind == unix.NFTA_GEN_ID && len(value) == 4 {
+					generation = binary.BigEndian.Uint32(value)
+				}
+			})
+		})
+	}
+	if err != nil {
+		return 0, fmt.Errorf("ask for the generation of the packet filter: %w", err)
+	}
+	return generation, nil
 }

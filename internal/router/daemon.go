@@ -82,6 +82,7 @@ func NewDaemon(inst instance.Instance, log *slog.Logger, journal *Journal, versi
 		clock:       clock,
 		subsystems:  d.parts.subsystems(),
 		forwarding:  d.parts.forwarding,
+		stands:      gate{d.parts.firewall}.stands,
 		read:        reader{inst: inst, log: log}.read,
 		fingerprint: prints.of,
 		fault:       fault,

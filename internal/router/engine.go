@@ -73,6 +73,8 @@ type Engine struct {
 	clock      clock
 	subsystems []Subsystem
 	forwarding func(ctx context.Context, on bool) error
+	// stands says why the kernel might let pass what a state of the firewall denies; nil asks nobody.
+	stands func(Desired) error
 	// read turns a file's text into an Input; strict also refuses what the checks find.
 	read func(source, text string, strict bool) (Input, error)
 	// fingerprint tells the secrets that a configuration uses, without showing them.

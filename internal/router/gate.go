@@ -4,6 +4,7 @@ package router
 
 import (
 	"context"
+	"errors"
 
 	"minne/internal/boot"
 	"minne/internal/firewall"
@@ -38,4 +39,24 @@ func (g gate) Apply(ctx context.Context, d gated) error {
 		return nil
 	}
 	return boot.Open(ctx)
+}
+
+// Restore opens the gate when the rules are in force, even if something beside them is missing.
+func (g gate) Restore(ctx context.Context, d gated) error {
+	err := g.Firewall.Restore(ctx, d.Desired)
+	whole := err == nil || g.Firewall.InForce(d.Policy)
+	if !d.configured || !whole {
+		return err
+	}
+	return errors.Join(err, boot.Open(ctx))
+}
+
+// stands says why a packet might pass that the firewall denies; there is nothing to be
+// said when it is in force, or shut. d is what the step of the firewall wants.
+func (g gate) stands(d Desired) error {
+	want, ok := d.(gated)
+	if !ok {
+		want.Broken = errors.New("it could not be rendered")
+	}
+	return g.Firewall.Stands(want.Desired)
 }

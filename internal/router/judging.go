@@ -4,6 +4,7 @@ package router
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"sync"
@@ -53,10 +54,35 @@ func (g *judging) Apply(ctx context.Context, d firewall.Desired) error {
 // tell makes a firewall for the fast path of the policy with the live elements of its sets.
 func (g *judging) tell(ctx context.Context) error {
 	g.lowered = nil
-	if g.policy != nil {
+	switch {
+	case g.policy == nil:
+	case !g.filter.InForce(g.policy):
+		g.lowered = &judge.Policy{Kernel: "the kernel's rules are not those of the configuration"}
+	default:
 		g.lowered = judgement.Lower(g.filter.WithLive(g.policy))
 	}
 	return g.fast.Firewall().Apply(ctx, g.lowered)
+}
+
+// ForceChanged makes the fast path judge again, or leave all to the kernel, when the rules of the
+// policy are in force there, or no longer.
+func (g *judging) ForceChanged() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.fast.ForgetFlows()
+	if g.policy == nil {
+		return
+	}
+	if err := g.tell(context.Background()); err != nil {
+		g.leave(err)
+	}
+}
+
+// leave leaves all to the kernel. The caller holds mu.
+func (g *judging) leave(why error) {
+	g.log.Error("the fast path can't follow the firewall: the kernel judges until the next apply", "error", why)
+	g.lowered = &judge.Policy{Kernel: why.Error()}
+	_ = g.fast.Firewall().Apply(context.Background(), g.lowered) // writes one word
 }
 
 // SetChanged takes in live elements. A set that is compiled into the rules needs new tables.
@@ -71,9 +97,7 @@ func (g *judging) SetChanged(name string, added, deleted []netip.Prefix) {
 		return
 	}
 	if err := g.tell(context.Background()); err != nil {
-		g.log.Error("the fast path can't follow a change of a set: the kernel judges until the next apply", "set", name, "error", err)
-		g.lowered = &judge.Policy{Kernel: err.Error()}
-		_ = g.fast.Firewall().Apply(context.Background(), g.lowered) // writes one word
+		g.leave(fmt.Errorf("set %s: %w", name, err))
 	}
 }
 

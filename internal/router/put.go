@@ -13,6 +13,7 @@ import (
 // The steps of a commit that are not subsystems.
 const (
 	stepRecord     = "record"     // the revision is written as applying
+	stepFirewall   = "firewall"   // the first, a subsystem's; forwarding hangs on it
 	stepForwarding = "forwarding" // the last step that changes the system
 	stepCommit     = "commit"     // the revision is written as confirmed or awaiting
 )
@@ -52,7 +53,7 @@ func (e *Engine) step(ctx context.Context, t *target, name string, back bool) er
 	var err error
 	switch {
 	case i < 0:
-		err = e.forwarding(ctx, t.rev.Number != 0) // a router without configuration forwards nothing
+		err = e.forward(ctx, t)
 	case t.failed[i] != nil:
 		err = t.failed[i]
 	case back:
@@ -64,6 +65,31 @@ func (e *Engine) step(ctx context.Context, t *target, name string, back bool) er
 		return err
 	}
 	return e.fault(point + "-done")
+}
+
+// forward switches forwarding on once nothing passes that the firewall denies, and else off. A
+// router without configuration forwards nothing.
+func (e *Engine) forward(ctx context.Context, t *target) error {
+	if t.rev.Number == 0 {
+		return e.forwarding(ctx, false)
+	}
+	if err := e.guarded(t); err != nil {
+		return errors.Join(err, e.forwarding(ctx, false))
+	}
+	return e.forwarding(ctx, true)
+}
+
+// guarded says why the kernel might let pass what t denies. Where the firewall's step has failed, it
+// shuts the way.
+func (e *Engine) guarded(t *target) error {
+	i := slices.IndexFunc(e.subsystems, func(s Subsystem) bool { return s.String() == stepFirewall })
+	if i < 0 || e.stands == nil {
+		return nil
+	}
+	if err := e.stands(t.desired[i]); err != nil {
+		return fmt.Errorf("forwarding stays off: %w", err)
+	}
+	return nil
 }
 
 // put brings the system to t. On a failure it stops and returns the steps that
@@ -90,8 +116,17 @@ func (e *Engine) restore(ctx context.Context, t *target, steps []string) error {
 		if !slices.Contains(steps, name) {
 			continue
 		}
-		if err := e.step(ctx, t, name, true); err != nil {
-			failures = append(failures, &stepError{step: name, err: err})
+		err := e.step(ctx, t, name, true)
+		if err == nil {
+			continue
+		}
+		failures = append(failures, &stepError{step: name, err: err})
+		if name != stepFirewall || t.rev.Number == 0 {
+			continue
+		}
+		// At once, not when it is the turn of forwarding: it may be on.
+		if err := e.guarded(t); err != nil {
+			failures = append(failures, &stepError{step: name, err: errors.Join(err, e.forwarding(ctx, false))})
 		}
 	}
 	return errors.Join(failures...)

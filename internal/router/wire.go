@@ -45,6 +45,8 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 		live = inst.RunDir // elements come and go all day: that would wear the medium out
 	}
 	filter := firewall.New(live, log.With("task", "firewall"))
+	wrong := health.NewBook(log.With("task", "health"))
+	filter.TellHealth(wrong)
 	book := flows.New(fast, filter.Zones)
 	fast.TellFlows(book)
 	own := ownsHost(inst)
@@ -86,10 +88,10 @@ func ownsHost(inst instance.Instance) bool {
 func (p parts) subsystems() []Subsystem {
 	return append([]Subsystem{
 		part[gated]{ // before links come up: no packet gets past rules that are still to come
-			name:    "firewall",
+			name:    stepFirewall,
 			render:  renderGated,
 			verbs:   gate{p.firewall},
-			restore: gate{p.firewall}.Apply,
+			restore: gate{p.firewall}.Restore,
 		},
 		part[firewall.Desired]{ // at once: no packet passes beside rules that the kernel has
 			name:    "fast-path-firewall",
@@ -126,7 +128,7 @@ func renderFastPath(in Input) (fastpath.Desired, error) {
 
 // tasks returns what runs as long as the daemon does.
 func (p parts) tasks() []task.Task {
-	return append([]task.Task{p.watcher, p.tick, p.reassert, p.routing, p.fastpath.Collector()}, p.services.tasks()...)
+	return append([]task.Task{p.watcher, p.tick, p.reassert, newFollowFilter(p), p.routing, p.fastpath.Collector()}, p.services.tasks()...)
 }
 
 func (p parts) forwarding(ctx context.Context, on bool) error { return p.kernel.Forwarding(ctx, on) }

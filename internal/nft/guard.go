@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nft
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Guard is a table of a few rules that lets pass only what another table has marked. It stands
+// behind that one: when the other is gone, or was never there, nothing is marked and nothing passes.
+//
+// It is written over netlink, so it needs no nft(8), and no module but that of nftables. Its owner is
+// this process: the kernel lets nobody else change or delete it, and "nft flush ruleset" leaves it
+// alone (NFT_TABLE_F_OWNER). When this process is gone it stays, without an owner
+// (NFT_TABLE_F_PERSIST, Linux 6.9), until the next one takes it over. Older kernels have it without
+// an owner.
+type Guard struct {
+	Table   string // of family inet
+	Comment string
+	Mark    uint32 // bits of the packet's mark that the other table sets; the guard takes them away again
+	Shut    bool   // marks don't help either
+}
+
+// Values of linux/netfilter/nf_tables.h that x/sys does not have.
+const (
+	tableOwner    = 0x2
+	tablePersist  = 0x4
+	destroyTable  = 0x1a // NFT_MSG_DESTROYTABLE, since Linux 6.3
+	metaSourceReg = 3    // NFTA_META_SREG
+)
+
+// guardPriority is behind all chains of the priority "filter".
+const guardPriority = 10
+
+// owners are the sockets whose ports own the guards, one for each network namespace. They are open
+// as long as the process lives.
+var owners struct {
+	sync.Mutex
+	open map[string]talk // namespace → socket
+}
+
+// owned runs a batch on the socket that owns the guard of this network namespace.
+func owned(batch []byte) error {
+	space, err := os.Readlink("/proc/thread-self/ns/net")
+	if err != nil {
+		return err
+	}
+	owners.Lock()
+	defer owners.Unlock()
+	t, ok := owners.open[space]
+	if !ok {
+		if t, err = dial(); err != nil {
+			return err
+		}
+		if owners.open == nil {
+			owners.open = map[string]talk{}
+		}
+		owners.open[space] = t
+	}
+	for { // what was left of former answers
+		if _, _, err := unix.Recvfrom(t.fd, make([]byte, 1<<12), unix.MSG_DONTWAIT); err != nil {
+			break
+		}
+	}
+	if err := t.send(batch); err != nil {
+		return err
+	}
+	return t.answers(func(uint16, []byte) {})
+}
+
+// Write puts the guard in place in one transaction, whatever was there.
+func (g *Guard) Write() error {
+	err := owned(g.batch(tableOwner | tablePersist))
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) { // before Linux 6.9
+		err = owned(g.batch(0))
+	}
+	if err != nil {
+		return fmt.Errorf("make table %s in the kernel: %w", g.Table, err)
+	}
+	return nil
+}
+
+// RemoveGuard removes a guard. Without one it does nothing.
+func RemoveGuard(table string) error {
+	if _, there, err := Comment(table); err != nil || !there {
+		return err
+	}
+	if err := owned(transaction(destroy(table))); err != nil {
+		return fmt.Errorf("remove table %s from the kernel: %w", table, err)
+	}
+	return nil
+}
+
+func destroy(table string) message {
+	return newMessage(kindOf(destroyTable), unix.NLM_F_REQUEST, unix.NFPROTO_INET).text(unix.NFTA_TABLE_NAME, table).end()
+}
+
+// transaction puts messages into one batch, the last of which is answered.
+func transaction(messages ...message) []byte {
+	batch := newMessage(unix.NFNL_MSG_BATCH_BEGIN, unix.NLM_F_REQUEST, 0).end()
+	for i, m := range messages {
+		if i == len(messages)-1 {
+			binary.NativeEndian.PutUint16(m[6:], binary.NativeEndian.Uint16(m[6:])|unix.NLM_F_ACK)
+		}
+		batch = append(batch, m...)
+	}
+	return append(batch, newMessage(unix.NFNL_MSG_BATCH_END, unix.NLM_F_REQUEST, 0).end()...)
+}
+
+func (g *Guard) batch(flags uint32) []byte {
+	add := func(kind uint16) message {
+		return newMessage(kindOf(kind), unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_APPEND, unix.NFPROTO_INET)
+	}
+	comment := append([]byte{0, byte(len(g.Comment) + 1)}, g.Comment...)
+	messages := []message{
+		destroy(g.Table),
+		add(unix.NFT_MSG_NEWTABLE).text(unix.NFTA_TABLE_NAME, g.Table).attribute(unix.NFTA_TABLE_FLAGS, be32(flags)).
+			attribute(tableUserdata, append(comment, 0)).end(),
+	}
+	chain := func(name string, hook, policy uint32, rules ...rule) {
+		m := add(unix.NFT_MSG_NEWCHAIN).text(unix.NFTA_CHAIN_TABLE, g.Table).text(unix.NFTA_CHAIN_NAME, name)
+		m, at := m.nest(unix.NFTA_CHAIN_HOOK)
+		m = m.attribute(unix.NFTA_HOOK_HOOKNUM, be32(hook)).attribute(unix.NFTA_HOOK_PRIORITY, be32(guardPriority))
+		m.close(at)
+		messages = append(messages, m.attribute(unix.NFTA_CHAIN_POLICY, be32(policy)).text(unix.NFTA_CHAIN_TYPE, "filter").end())
+		for _, r := range rules {
+			m := add(unix.NFT_MSG_NEWRULE).text(unix.NFTA_RULE_TABLE, g.Table).text(unix.NFTA_RULE_CHAIN, name)
+			m, at := m.nest(unix.NFTA_RULE_EXPRESSIONS)
+			m = append(m, r...)
+			m.close(at)
+			messages = append(messages, m.end())
+		}
+	}
+	var rules []rule
+	if !g.Shut {
+		rules = append(rules, rule{}.meta(unix.NFT_META_MARK).mask(g.Mark).compare(unix.NFT_CMP_NEQ, native32(0)).
+			meta(unix.NFT_META_MARK).mask(^g.Mark).setMark().verdict(accepted))
+	}
+	chain("forward", unix.NF_INET_FORWARD, dropped, append(rules, rule{}.counter())...)
+	return transaction(messages...)
+}
+
+// Verdicts (linux/netfilter.h).
+const (
+	dropped  uint32 = 0
+	accepted uint32 = 1
+)
+
+func be32(n uint32) []byte     { return binary.BigEndian.AppendUint32(nil, n) }
+func native32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
+
+// rule is the list of a rule's expressions, each of which works on register 1.
+type rule message
+
+func (r rule) expression(name string, body message) rule {
+	m, at := message(r).nest(unix.NFTA_LIST_ELEM)
+	m = m.text(unix.NFTA_EXPR_NAME, name).attribute(unix.NFTA_EXPR_DATA|unix.NLA_F_NESTED, body)
+	m.close(at)
+	return rule(m)
+}
+
+// data is an attribute with a value in it.
+func (m message) data(kind uint16, value []byte) message {
+	m, at := m.nest(kind)
+	m = m.attribute(unix.NFTA_DATA_VALUE, value)
+	m.close(at)
+	return m
+}
+
+// meta loads something about the packet.
+func (r rule) meta(key uint32) rule {
+	return r.expression("meta", message{}.attribute(unix.NFTA_META_DREG, be32(unix.NFT_REG_1)).attribute(unix.NFTA_META_KEY, be32(key)))
+}
+
+// setMark stores the packet's mark.
+func (r rule) setMark() rule {
+	return r.expression("meta", message{}.attribute(unix.NFTA_META_KEY, be32(unix.NFT_META_MARK)).attribute(metaSourceReg, be32(unix.NFT_REG_1)))
+}
+
+// mask keeps some bits.
+func (r rule) mask(keep uint32) rule {
+	return r.expression("bitwise", message{}.attribute(unix.NFTA_BITWISE_SREG, be32(unix.NFT_REG_1)).
+		attribute(unix.NFTA_BITWISE_DREG, be32(unix.NFT_REG_1)).attribute(unix.NFTA_BITWISE_LEN, be32(4)).
+		data(unix.NFTA_BITWISE_MASK, native32(keep)).data(unix.NFTA_BITWISE_XOR, native32(0)))
+}
+
+func (r rule) compare(how uint32, value []byte) rule {
+	return r.expression("cmp", message{}.attribute(unix.NFTA_CMP_SREG, be32(unix.NFT_REG_1)).attribute(unix.NFTA_CMP_OP, be32(how)).
+		data(unix.NFTA_CMP_DATA, value))
+}
+
+func (r rule) counter() rule { return r.expression("counter", nil) }
+
+func (r rule) verdict(code uint32) rule {
+	body, at := message{}.attribute(unix.NFTA_IMMEDIATE_DREG, be32(unix.NFT_REG_VERDICT)).nest(unix.NFTA_IMMEDIATE_DATA)
+	body, in := body.nest(unix.NFTA_DATA_VERDICT)
+	body = body.attribute(unix.NFTA_VERDICT_CODE, be32(code))
+	body.close(in)
+	body.close(at)
+	return r.expression("immediate", body)
+}

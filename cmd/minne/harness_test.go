@@ -27,7 +27,6 @@ import (
 	"github.com/vishvananda/netns"
 
 	"minne/internal/api"
-	"minne/internal/health"
 	"minne/internal/testns"
 )
 
@@ -345,14 +344,6 @@ func (b *box) wantWhole(revision int) {
 	if s := b.status(); s.Running != revision || s.Degraded != nil {
 		b.t.Errorf("revision %d runs, want %d; degraded: %q", s.Running, revision, s.Degraded)
 	}
-}
-
-// wantRepaired waits until the daemon says that it has undone what somebody did, in these words.
-func (b *box) wantRepaired(words string) {
-	b.t.Helper()
-	eventually(b.t, "repair of "+words, func() bool {
-		return slices.ContainsFunc(b.status().Repairs, func(r health.Repair) bool { return strings.Contains(r.Text, words) })
-	})
 }
 
 // eventually waits for what happens by itself.

@@ -43,8 +43,25 @@ func school(t *testing.T) Desired {
 
 func fresh(t *testing.T) *Firewall {
 	t.Helper()
-	f := New(t.TempDir(), slog.New(slog.DiscardHandler))
+	f := newFirewall(t, t.TempDir())
 	must(t, f.Apply(t.Context(), Desired{}))
+	return f
+}
+
+// newFirewall returns one that does nothing any more when the test is over.
+func newFirewall(t *testing.T, dir string) *Firewall {
+	f := New(dir, slog.New(slog.DiscardHandler))
+	t.Cleanup(func() {
+		f.order.Lock()
+		defer f.order.Unlock()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.desired = Desired{}
+		f.watchClock()
+		if f.timer != nil {
+			f.timer.Stop()
+		}
+	})
 	return f
 }
 

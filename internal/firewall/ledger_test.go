@@ -93,7 +93,7 @@ func TestClockIsWrongAtBoot(t *testing.T) {
 	c.now, c.sync = right, true
 	must(t, l.clockSet())
 	for range 2 { // the second time, in a new daemon
-		if u, _ := l.set("a").Get(before); (u.at-l.now()).Round(time.Second) != 50*time.Minute {
+		if u, _ := l.set("a").Get(before); (u.at - l.now()).Round(time.Second) != 50*time.Minute {
 			t.Errorf("of 50 minutes, it has %s left", u.at-l.now())
 		}
 		if u, _ := l.set("a").Get(fresh); u.at-l.now() != 5*time.Minute {

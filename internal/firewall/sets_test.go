@@ -4,7 +4,6 @@ package firewall
 
 import (
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -47,7 +46,7 @@ func TestSets(t *testing.T) {
 	if !kernel("blocked_v4", "192.0.2.1 timeout 1m") || kernel("blocked_v4", "192.0.2.9") || !kernel("blocked_v6", "2001:db8:1::/64 timeout 1h") || !kernel("web_v4", "10.3.0.11") {
 		t.Error("the kernel's sets are not what was asked for")
 	}
-	again := New(filepath.Dir(f.live.path), slog.New(slog.DiscardHandler))
+	again := newFirewall(t, filepath.Dir(f.live.path))
 	must(t, again.Apply(t.Context(), Desired{}))
 	must(t, again.Apply(t.Context(), d))
 	if !kernel("blocked_v4", "192.0.2.1 timeout") || !kernel("web_v4", "10.3.0.11") {
@@ -129,7 +128,7 @@ func TestListener(t *testing.T) {
 func TestJournal(t *testing.T) {
 	dir, d := t.TempDir(), school(t)
 	path := filepath.Join(dir, "sets.journal")
-	f := New(dir, slog.New(slog.DiscardHandler))
+	f := newFirewall(t, dir)
 	must(t, f.Apply(t.Context(), Desired{}))
 	must(t, f.Apply(t.Context(), d))
 	for i := range 3 {
@@ -142,7 +141,7 @@ func TestJournal(t *testing.T) {
 		t.Errorf("%d lines for the boot and 3 changes", n)
 	}
 	must(t, os.WriteFile(path, text[:len(text)-5], 0o600))
-	again := New(dir, slog.New(slog.DiscardHandler))
+	again := newFirewall(t, dir)
 	must(t, again.Apply(t.Context(), Desired{}))
 	must(t, again.Apply(t.Context(), d))
 	if list := again.LiveElements("web"); len(list) != 2 {
@@ -150,7 +149,7 @@ func TestJournal(t *testing.T) {
 	}
 	_, err = again.ChangeSet(SetChange{Set: "web", Add: []string{"10.3.1.9"}})
 	must(t, err)
-	again = New(dir, slog.New(slog.DiscardHandler))
+	again = newFirewall(t, dir)
 	again.desired = d
 	if list := again.LiveElements("web"); len(list) != 3 {
 		t.Errorf("live elements %v", list)

@@ -75,14 +75,14 @@ func TestRecheck(t *testing.T) {
 func TestRecheckByAnother(t *testing.T) {
 	f, d := fresh(t), school(t)
 	must(t, f.Apply(t.Context(), d))
-	again := New(filepath.Dir(f.live.path), f.log)
+	again := newFirewall(t, filepath.Dir(f.live.path))
 	must(t, again.Restore(t.Context(), d))
 	if again.Writes() != 0 || !again.InForce(d.Policy) || isShut(listGuard(t)) {
 		t.Errorf("the table was loaded again (%d writes), or is not in force", again.Writes())
 	}
 	_, err := nft.Run(t.Context(), "insert rule inet minne_policy forward accept", "-f", "-")
 	must(t, err)
-	again = New(filepath.Dir(f.live.path), f.log)
+	again = newFirewall(t, filepath.Dir(f.live.path))
 	must(t, again.Restore(t.Context(), d))
 	if again.Writes() != 1 {
 		t.Errorf("a rule that somebody has put in stays")

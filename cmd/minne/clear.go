@@ -14,10 +14,14 @@ import (
 var clears = []func(*app) *cobra.Command{
 	newClearBGPCommand,
 	newClearOSPFCommand,
+	newClearARPCommand,
+	newClearNeighborsCommand,
+	newClearConnectionsCommand,
+	newClearCountersCommand,
 }
 
 func newClearCommand(a *app) *cobra.Command {
-	c := &cobra.Command{Use: "clear", Short: "Begin sessions anew"}
+	c := &cobra.Command{Use: "clear", Short: "Let sessions, tables and counters begin anew"}
 	for _, clear := range clears {
 		c.AddCommand(clear(a))
 	}

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"minne/internal/api"
 	"minne/internal/fastpath"
 	"minne/internal/router"
 	"minne/internal/routing"
@@ -52,8 +55,23 @@ func showView[A any](a *app, c *cobra.Command, view string, query url.Values, as
 }
 
 func newShowInterfacesCommand(a *app) *cobra.Command {
-	c := viewCommand(a, "interfaces", "Show links, addresses and counters", "interfaces", show.Interfaces)
+	c := viewCommand(a, "interfaces [NAME]", "Show links, addresses and counters", "interfaces", show.Interfaces)
+	c.Long = `Show links, addresses and counters. With the name of an interface, all about that one:
+its device and what that does for the kernel, each kind of error, and what the fast
+path does with it.`
 	c.Aliases = []string{"interface"}
+	c.Args = cobra.MaximumNArgs(1)
+	all := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return all(c, args)
+		}
+		asJSON, err := c.Flags().GetBool("json")
+		if err != nil {
+			return err
+		}
+		return showView(a, c, "interface", url.Values{"name": args}, asJSON, show.Interface)
+	}
 	return c
 }
 
@@ -88,7 +106,42 @@ and what of it was more than they may. Counters begin with the daemon, and with 
 
 func newShowNeighborsCommand(a *app) *cobra.Command {
 	c := viewCommand(a, "neighbors", "Show the ARP and ND tables", "neighbors", show.Neighbors)
-	c.Aliases = []string{"neighbours", "arp"}
+	c.Aliases = []string{"neighbours"}
+	return c
+}
+
+func newShowARPCommand(a *app) *cobra.Command {
+	return neighborsCommand(a, "arp", "Show the ARP table: IPv4 neighbours and their MACs", "ipv4")
+}
+
+// neighborsCommand shows the neighbours of one family.
+func neighborsCommand(a *app, use, short, family string) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return showView(a, c, "neighbors", url.Values{"family": {family}}, asJSON, show.Neighbors)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the daemon's answer as JSON")
+	return c
+}
+
+func newShowNATCommand(a *app) *cobra.Command {
+	c := viewCommand(a, "nat", "Show what translates addresses, and the connections that are translated", "nat", show.NAT)
+	c.Long = `Show the rules that translate addresses with what they have counted, then the connections
+that are translated now: the addresses that others see with the hosts behind each, and
+what is called with where it leads. The connections themselves: minne show flows.`
+	return c
+}
+
+func newShowNTPCommand(a *app) *cobra.Command {
+	c := viewCommand(a, "ntp", "Show whether the clock is right: NTP servers and their offsets", "ntp", show.NTP)
+	c.Long = `Show whether the clock follows a server, and all servers with how often they answered.
+States are those of chronyd: selected (the clock follows it), combined with that one,
+unusable (no answer yet, or none for long), false ticker (differs from the others).`
 	return c
 }
 
@@ -117,8 +170,14 @@ func newShowIPCommand(a *app) *cobra.Command { return familyCommand(a, "ip", "ip
 func newShowIPv6Command(a *app) *cobra.Command { return familyCommand(a, "ipv6", "ipv6") }
 
 func familyCommand(a *app, use, family string) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: "Look at " + family + " routes"}
+	c := &cobra.Command{Use: use, Short: "Look at " + family + " routes and neighbours"}
 	c.AddCommand(newRouteCommand(a, family))
+	neighbors, protocol := neighborsCommand(a, "neighbors", "Show the ARP table: IPv4 neighbours and their MACs", family), "arp"
+	if family == "ipv6" {
+		neighbors.Short, protocol = "Show the ND table: IPv6 neighbours and their MACs", "nd"
+	}
+	neighbors.Aliases = []string{"neighbours", protocol}
+	c.AddCommand(neighbors)
 	return c
 }
 
@@ -191,12 +250,17 @@ asks: the longer windows appear when it has been asked for as long.`
 
 func newShowLogCommand(a *app) *cobra.Command {
 	var lines int
-	var asJSON bool
+	var asJSON, follow bool
 	c := &cobra.Command{
 		Use:   "log",
 		Short: "Show the end of the daemon's log",
-		Args:  cobra.NoArgs,
+		Long: `Show the end of the daemon's log, and with --follow what is written to it, too, until
+Ctrl-C or until the daemon stops.`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if follow {
+				return a.followLog(c.Context(), lines, asJSON)
+			}
 			query := url.Values{"lines": {strconv.Itoa(lines)}}
 			return showView(a, c, "log", query, asJSON, func(w io.Writer, v router.LogView) error {
 				for _, line := range v.Lines {
@@ -207,6 +271,26 @@ func newShowLogCommand(a *app) *cobra.Command {
 		},
 	}
 	c.Flags().IntVarP(&lines, "lines", "n", 50, "`number` of lines")
-	c.Flags().BoolVar(&asJSON, "json", false, "print the lines as JSON")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with each line that is written")
+	c.Flags().BoolVar(&asJSON, "json", false, "print the lines as JSON; with --follow, an object for each")
 	return c
+}
+
+// followLog prints the log until the operator or the daemon has enough.
+func (a *app) followLog(ctx context.Context, lines int, asJSON bool) error {
+	client, err := a.client()
+	if err != nil {
+		return err
+	}
+	err = api.Follow(ctx, client, "log/follow", router.LogFollow{Lines: lines}, func(l router.LogLine) error {
+		if asJSON {
+			return json.NewEncoder(a.out).Encode(l)
+		}
+		_, err := fmt.Fprintln(a.out, l.Line)
+		return err
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }

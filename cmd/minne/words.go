@@ -20,7 +20,7 @@ var foreign = map[string]string{
 	"running-config": "show config", "startup-config": "show config", "configuration": "show config",
 	"route": "show ip route", "routes": "show ip route", "routing": "show ip route",
 	"connections": "show flows", "conntrack": "show flows", "sessions": "show flows", "session": "show flows",
-	"access-list": "show firewall", "access-lists": "show firewall", "acl": "show firewall",
+	"translations": "show nat", "masquerade": "show nat", "clock": "show ntp", "time": "show ntp", "access-list": "show firewall", "access-lists": "show firewall", "acl": "show firewall",
 	"policy": "show firewall", "rules": "show firewall", "zones": "show firewall", "filter": "show firewall",
 	"leases": "show dhcp", "logging": "show log", "logs": "show log", "journal": "show log",
 	"counters": "show interfaces", "statistics": "show interfaces", "stats": "show interfaces", "link": "show interfaces", "links": "show interfaces",

@@ -74,11 +74,23 @@ func Write[Q, A any](s *Server, pattern string, answer func(*http.Request, Q) (A
 // Stream adds an endpoint for root only whose answer goes on until the one who asked goes, or there
 // is nothing more to say: JSON values, one behind the other.
 func Stream[Q, A any](s *Server, pattern string, answer func(ctx context.Context, q Q, say func(A) error) error) {
+	serve := streaming(s, answer)
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		if p := PeerOf(r.Context()); p.UID != 0 {
 			s.fail(w, r, &Error{Kind: Denied, Message: fmt.Sprintf("user %s may not see what people say to each other: run it as root (sudo)", p.User)})
 			return
 		}
+		serve(w, r)
+	})
+}
+
+// ReadStream is Stream for whoever may look.
+func ReadStream[Q, A any](s *Server, pattern string, answer func(ctx context.Context, q Q, say func(A) error) error) {
+	s.mux.HandleFunc(pattern, streaming(s, answer))
+}
+
+func streaming[Q, A any](s *Server, answer func(ctx context.Context, q Q, say func(A) error) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		var q Q
 		if err := decodeBody(w, r, &q); err != nil {
 			s.fail(w, r, &Error{Kind: Failed, Message: err.Error()})
@@ -103,7 +115,7 @@ func Stream[Q, A any](s *Server, pattern string, answer func(ctx context.Context
 		if err != nil && !said {
 			s.fail(w, r, err)
 		}
-	})
+	}
 }
 
 func endpoint[Q, A any](s *Server, answer func(*http.Request, Q) (A, error)) http.HandlerFunc {

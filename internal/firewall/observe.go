@@ -135,7 +135,8 @@ func (o *Observed) observeRules(p *policy.Policy, counters []counted) {
 	for _, r := range slices.Concat(p.Rules, p.Services) {
 		o.Rules = append(o.Rules, ObservedRule{r.ID, r.Policy, r.Name, r.Text, r.Place, rules[r.ID]})
 	}
-	for _, n := range p.NAT {
-		o.NAT = append(o.NAT, ObservedRule{ID: n.ID, Text: n.Name, Place: n.Place, Count: nat[n.ID]})
+	for i := range p.NAT {
+		n := &p.NAT[i]
+		o.NAT = append(o.NAT, ObservedRule{ID: n.ID, Name: n.Name, Text: natWords(p, n), Place: n.Place, Count: nat[n.ID]})
 	}
 }

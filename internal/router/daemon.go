@@ -40,6 +40,7 @@ type Daemon struct {
 	mend    *mender
 	checkup *checkup
 	sampler sampler[counters] // for rates, while somebody asks
+	zero    zero              // where counters begin
 	quit    context.CancelFunc
 
 	mu    sync.Mutex
@@ -157,6 +158,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	notify("STOPPING=1")
 	d.parts.fastpath.EndCapture(errStopping)
+	d.journal.End()
 	d.quit()
 	d.engine.settle(commitGrace)
 	running.Wait()

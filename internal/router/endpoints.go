@@ -30,7 +30,11 @@ func (d *Daemon) endpoints(s *api.Server) {
 	api.Write(s, "POST /v1/set", d.answerSet)
 	api.Write(s, "POST /v1/clear/bgp", d.answerClearBGP)
 	api.Write(s, "POST /v1/clear/ospf", d.answerClearOSPF)
+	api.Write(s, "POST /v1/clear/neighbors", d.answerClearNeighbors)
+	api.Write(s, "POST /v1/clear/connections", d.answerClearConnections)
+	api.Write(s, "POST /v1/clear/counters", d.answerClearCounters)
 	api.Stream(s, "POST /v1/capture", d.answerCapture)
+	api.ReadStream(s, "POST /v1/log/follow", d.answerLogFollow)
 	api.Write(s, "POST /v1/capture/end", d.answerCaptureEnd)
 }
 

@@ -12,11 +12,11 @@ import (
 )
 
 func viewFirewall(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
-	o, err := d.parts.firewall.Observe(ctx)
-	if err != nil {
-		return o, err
+	o, err := d.firewallCounts(ctx)
+	if err == nil {
+		d.zero.fromFirewall(&o)
 	}
-	return o, d.parts.judging.addCounts(&o)
+	return o, err
 }
 
 // SetView answers set list.

@@ -4,6 +4,7 @@ package router
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"sync"
 )
@@ -16,17 +17,21 @@ type Journal struct {
 	out   io.Writer
 	mu    sync.Mutex
 	lines [journalLines]string
-	count int // of all lines ever
+	count int           // of all lines ever
+	more  chan struct{} // closed by the next line, and by the end
+	ended bool          // whoever follows shall go
 }
 
 // NewJournal returns a journal in front of out.
-func NewJournal(out io.Writer) *Journal { return &Journal{out: out} }
+func NewJournal(out io.Writer) *Journal { return &Journal{out: out, more: make(chan struct{})} }
 
 // Write takes one record of the log, as slog's handlers write it.
 func (j *Journal) Write(record []byte) (int, error) {
 	j.mu.Lock()
 	j.lines[j.count%journalLines] = string(bytes.TrimRight(record, "\n"))
 	j.count++
+	close(j.more)
+	j.more = make(chan struct{})
 	j.mu.Unlock()
 	return j.out.Write(record)
 }
@@ -35,6 +40,10 @@ func (j *Journal) Write(record []byte) (int, error) {
 func (j *Journal) Tail(n int) []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	return j.tail(n)
+}
+
+func (j *Journal) tail(n int) []string {
 	kept := min(j.count, journalLines)
 	if n <= 0 || n > kept {
 		n = kept
@@ -44,4 +53,46 @@ func (j *Journal) Tail(n int) []string {
 		tail = append(tail, j.lines[i%journalLines])
 	}
 	return tail
+}
+
+// Follow says the last n lines, then each that comes, until ctx ends, End is called or say fails.
+// Lines that come faster than say takes them are lost but for the last ones.
+func (j *Journal) Follow(ctx context.Context, n int, say func(line string) error) error {
+	j.mu.Lock()
+	said := j.count - min(n, j.count)
+	j.mu.Unlock()
+	for {
+		j.mu.Lock()
+		var lines []string
+		if news := j.count - said; news > 0 {
+			lines = j.tail(news)
+		}
+		said = j.count
+		more, ended := j.more, j.ended
+		j.mu.Unlock()
+		for _, line := range lines {
+			if err := say(line); err != nil {
+				return err
+			}
+		}
+		if ended {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// End lets those go who follow.
+func (j *Journal) End() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.ended {
+		j.ended = true
+		close(j.more)
+		j.more = make(chan struct{})
+	}
 }

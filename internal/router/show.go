@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -44,6 +45,7 @@ type OSPFView struct {
 
 // DropsView answers show drops: every reason.
 type DropsView struct {
+	Since time.Time  `json:"counters-since,omitzero"` // when they were cleared; absent: never by this daemon
 	Drops []DropView `json:"drops"`
 }
 
@@ -119,15 +121,24 @@ func (p parts) interfaces(ctx context.Context) ([]kernel.Interface, error) {
 
 func viewInterfaces(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
 	all, err := d.parts.interfaces(ctx)
+	for i := range all {
+		d.zero.fromInterface(&all[i])
+	}
 	return InterfacesView{all}, err
 }
 
 func viewFastPath(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
-	return d.parts.fastpath.Observe(ctx)
+	o, err := d.parts.fastpath.Observe(ctx)
+	d.zero.fromFastPath(&o)
+	return o, err
 }
 
-func viewNeighbors(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
+// viewNeighbors answers with the ARP and ND tables, or with that of the family that the query names.
+func viewNeighbors(ctx context.Context, d *Daemon, query url.Values) (any, error) {
 	all, err := d.parts.kernel.Neighbours(ctx)
+	if family := query.Get("family"); family != "" {
+		all = slices.DeleteFunc(all, func(n kernel.Neighbour) bool { return n.Address.Is6() != (family == "ipv6") })
+	}
 	return NeighborsView{all}, err
 }
 
@@ -210,7 +221,8 @@ func viewDrops(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
 		}
 		all = append(all, v)
 	}
-	return DropsView{all}, nil
+	since := d.zero.fromDrops(all)
+	return DropsView{Since: since, Drops: all}, nil
 }
 
 // viewRates answers with each interface's traffic over the windows that the history covers.

@@ -12,6 +12,7 @@ import (
 // views is what can be shown, by the path below /v1/show/. A view reads the
 // subsystems through d.parts and changes nothing.
 var views = map[string]view{
+	"interface":     viewInterface,
 	"interfaces":    viewInterfaces,
 	"routes":        viewRoutes,
 	"neighbors":     viewNeighbors,
@@ -21,8 +22,11 @@ var views = map[string]view{
 	"drops":         viewDrops,
 	"rates":         viewRates,
 	"log":           viewLog,
+	"nat":           viewNAT,
+	"ntp":           viewNTP,
 	"firewall":      viewFirewall,
 	"set":           viewSet,
+	"source":        viewSource,
 	"flows":         viewFlows,
 	"flows/summary": viewFlowsSummary,
 	"match":         viewMatch,
@@ -46,4 +50,19 @@ func viewLog(_ context.Context, d *Daemon, query url.Values) (any, error) {
 		lines = n
 	}
 	return LogView{d.journal.Tail(lines)}, nil
+}
+
+// LogFollow asks for the daemon's log as it is written.
+type LogFollow struct {
+	Lines int `json:"lines"` // that were written before, at most
+}
+
+// LogLine is a line of the log.
+type LogLine struct {
+	Line string `json:"line"`
+}
+
+// answerLogFollow says the log until the one who asked hangs up, or the daemon stops.
+func (d *Daemon) answerLogFollow(ctx context.Context, q LogFollow, say func(LogLine) error) error {
+	return d.journal.Follow(ctx, q.Lines, func(line string) error { return say(LogLine{line}) })
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"minne/internal/kernel"
 	"minne/internal/router"
@@ -123,6 +124,9 @@ func nextHop(h kernel.NextHop, several bool) string {
 
 // Drops prints why packets did not take the fast path; with all also reasons that never happened.
 func Drops(w io.Writer, v router.DropsView, all bool) error {
+	if !v.Since.IsZero() {
+		fmt.Fprintf(w, "Counted since %s (minne clear counters)\n\n", v.Since.Local().Format(time.DateTime))
+	}
 	for _, part := range []struct {
 		title string
 		drop  bool

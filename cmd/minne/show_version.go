@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"minne/internal/api"
+	"minne/internal/show"
+)
+
+// versions are those of all that makes the router.
+type versions struct {
+	Minne    string        `json:"minne"`            // this command
+	Daemon   string        `json:"daemon,omitempty"` // "" when none runs
+	Kernel   string        `json:"kernel"`
+	Machine  string        `json:"machine"`
+	System   string        `json:"system,omitempty"` // the distribution
+	Programs []usedProgram `json:"programs"`
+}
+
+// usedProgram is one that the router runs or calls.
+type usedProgram struct {
+	Name    string `json:"name"`
+	Version string `json:"version,omitempty"` // "" when it is not installed
+	For     string `json:"for"`
+	Package string `json:"package"` // of Debian
+}
+
+// usedPrograms are asked for their versions, by these words.
+var usedPrograms = []struct {
+	usedProgram
+	command []string
+}{
+	{usedProgram{Name: "FRR", For: "routing protocols", Package: "frr"}, []string{"/usr/lib/frr/zebra", "--version"}},
+	{usedProgram{Name: "nft", For: "firewall, NAT, anti-spoof", Package: "nftables"}, []string{"nft", "--version"}},
+	{usedProgram{Name: "dnsmasq", For: "DHCP and DNS server", Package: "dnsmasq-base"}, []string{"dnsmasq", "--version"}},
+	{usedProgram{Name: "chronyd", For: "NTP", Package: "chrony"}, []string{"chronyd", "--version"}},
+	{usedProgram{Name: "sshd", For: "SSH login", Package: "openssh-server"}, []string{"sshd", "-V"}},
+	{usedProgram{Name: "udhcpc", For: "DHCP client", Package: "udhcpc"}, []string{"udhcpc", "--help"}},
+}
+
+func newShowVersionCommand(a *app) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "version",
+		Short: "Show the versions of Minne, the kernel and the programs that the router uses",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			v, err := a.versions(c.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(v)
+			}
+			screen := a.screen()
+			return errors.Join(v.print(screen), screen.Flush())
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print them as JSON")
+	return c
+}
+
+func (a *app) versions(ctx context.Context) (versions, error) {
+	v := versions{Minne: version(), System: distribution()}
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return v, os.NewSyscallError("uname", err)
+	}
+	v.Kernel, v.Machine = unix.ByteSliceToString(u.Release[:]), unix.ByteSliceToString(u.Machine[:])
+	client, err := a.client()
+	if err != nil {
+		return v, err
+	}
+	switch status, err := client.Status(ctx); {
+	case err == nil:
+		v.Daemon = status.Version
+	case !errors.Is(err, api.ErrNoDaemon) && api.KindOf(err) != api.Denied:
+		return v, err
+	}
+	for _, p := range usedPrograms {
+		one := p.usedProgram
+		one.Version = versionOf(ctx, p.command)
+		v.Programs = append(v.Programs, one)
+	}
+	return v, nil
+}
+
+// number is a version as programs print it.
+var number = regexp.MustCompile(`[0-9]+(\.[0-9]+)+[0-9A-Za-z.~+-]*`)
+
+// versionOf asks a program, which may also lie where only root's PATH leads; "" when it is not there.
+func versionOf(ctx context.Context, command []string) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	path, err := exec.LookPath(command[0])
+	if err != nil {
+		if path, err = exec.LookPath("/usr/sbin/" + command[0]); err != nil {
+			return ""
+		}
+	}
+	out, _ := exec.CommandContext(ctx, path, command[1:]...).CombinedOutput() // old ones know no such option, and say their version all the same
+	if found := number.Find(out); found != nil {
+		return string(found)
+	}
+	return "unknown"
+}
+
+// distribution is what os-release(5) calls the system.
+func distribution() string {
+	f, err := os.Open("/etc/os-release")
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if name, ok := strings.CutPrefix(lines.Text(), "PRETTY_NAME="); ok {
+			return strings.Trim(name, `"`)
+		}
+	}
+	return ""
+}
+
+func (v versions) print(screen *show.Screen) error {
+	t := show.NewTable("Part", "Version", "~For")
+	daemon, does := v.Daemon, "the router"
+	switch daemon {
+	case "":
+		daemon, does = "-", "not running"
+	case v.Minne:
+	default:
+		does += "; not the version of this command: restart it, systemctl restart minne"
+	}
+	t.Row("minne", v.Minne, "this command")
+	t.Row("daemon", daemon, does)
+	t.Row("Linux", v.Kernel, fmt.Sprintf("forwarding (%s)", v.Machine))
+	if v.System != "" {
+		t.Row("system", v.System, "")
+	}
+	for _, p := range v.Programs {
+		text := p.Version
+		if text == "" {
+			text = "-"
+			p.For += "; not installed, Debian package " + p.Package
+		}
+		t.Row(p.Name, text, p.For)
+	}
+	return t.Write(screen)
+}

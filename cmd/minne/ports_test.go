@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -246,4 +247,44 @@ routing:
 	isp.run("ip link set wan-far name eth0 && ip addr add 198.51.100.1/24 dev eth0 && ip link set eth0 up")
 	eventually(t, "the lease is in place again", leased)
 	eventually(t, "another client", func() bool { now := client(); return now != 0 && now != before })
+}
+
+// TestTheLANComesBack: after the port of a home network was gone, all that serves it does again: filter and
+// NAT, DHCP, DNS, router advertisements, the fast path.
+func TestTheLANComesBack(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	if err := os.Chmod(b.root, 0o755); err != nil { // as /run/minne is: dnsmasq does not stay root
+		t.Fatal(err)
+	}
+	b.provider("198.51.100", "1h")
+	home := b.newNeighbour("lan")
+	b.start()
+	b.want(0, "applied", "apply", b.file("home.yaml", homeText))
+	eventually(t, "the lease", func() bool { return b.defaultRoute("198.51.100.1") })
+	served := func(when string) {
+		t.Helper()
+		eventually(t, when+": an address by DHCP", func() bool {
+			_, err := home.try("udhcpc -q -n -f -i eth0 -t 3 -T 1 -s $PWD/event")
+			return err == nil
+		})
+		eventually(t, when+": a name", func() bool { return home.resolve("192.168.77.1", "nas.home.arpa.") == "192.168.77.30" })
+		eventually(t, when+": the Internet", func() bool { _, err := home.try("ping -c 1 -W 5 198.51.100.1"); return err == nil })
+		eventually(t, when+": an address by router advertisement", func() bool {
+			return strings.Contains(home.run("ip -6 addr show dev eth0"), "2001:db8:77:")
+		})
+		eventually(t, when+": the fast path", func() bool { return b.has("ip -d link show lan", "xdp") })
+	}
+	home.write("event", `#!/bin/sh
+[ "$1" = bound ] || exit 0
+ip addr flush dev $interface scope global
+ip addr add $ip/$mask dev $interface
+ip route replace default via $router
+`)
+	home.run("chmod +x event")
+	served("at first")
+	b.inside("ip link del lan && sleep 0.3 && ip link add lan type veth peer name lan-far && ip link set lan-far netns " + strings.Split(home.netns, "/")[2])
+	home.run("ip link set lan-far name eth0 && ip link set eth0 up")
+	served("when it is back")
+	b.wantWhole(1)
 }

@@ -93,6 +93,10 @@ func NewDaemon(inst instance.Instance, log *slog.Logger, journal *Journal, versi
 		onInPlace:   boot.InPlace,
 	})
 	d.mend.reapply = d.engine.Reapply
+	d.parts.reassert.returned = func(ctx context.Context, name string) {
+		d.parts.services.returned(ctx, name)
+		d.mend.soon()
+	}
 	d.tasks = append(d.parts.tasks(), d.mend)
 	if boot.OnImage() && ownsHost(inst) {
 		d.tasks = append(d.tasks, boot.NewWatchdog(log.With("task", "watchdog"), func() { d.engine.State() }))

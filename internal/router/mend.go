@@ -22,11 +22,12 @@ type mender struct {
 	reapply func(context.Context) error
 	pause   time.Duration // before the first attempt
 	woken   chan struct{}
+	now     chan struct{} // ends a pause
 	ready   chan struct{}
 }
 
 func newMender(log *slog.Logger) *mender {
-	m := &mender{log: log, pause: mendFirst, woken: make(chan struct{}, 1), ready: make(chan struct{})}
+	m := &mender{log: log, pause: mendFirst, woken: make(chan struct{}, 1), now: make(chan struct{}), ready: make(chan struct{})}
 	close(m.ready) // it has nothing to wait for
 	return m
 }
@@ -36,6 +37,14 @@ func (m *mender) wake() {
 	select {
 	case m.woken <- struct{}{}:
 	default: // already awake
+	}
+}
+
+// soon ends the pause before the next attempt, if one is due: what was missing may be there.
+func (m *mender) soon() {
+	select {
+	case m.now <- struct{}{}:
+	default: // nothing is missing
 	}
 }
 
@@ -56,6 +65,7 @@ func (m *mender) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(pause):
+		case <-m.now:
 		}
 		err := m.reapply(ctx)
 		switch {

@@ -68,7 +68,6 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 		services: newServices(inst, own, kern, told, log),
 	}
 	p.reassert = newReassert(log, p.watcher, kern, p.health, p.tick)
-	p.reassert.returned = p.services.returned
 	return p
 }
 

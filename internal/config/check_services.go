@@ -203,8 +203,16 @@ func (c *checker) advertisement(path, name string, r *RouterAdvertisement) {
 	c.seconds(path+".lifetime", r.Lifetime, 120, int((30*24*time.Hour)/time.Second))
 }
 
+// leaseWord is what the DHCP server takes for a word or a lease time where a host's name stands
+// (dnsmasq(8), --dhcp-host).
+var leaseWord = regexp.MustCompile(`^(?:(?i:[0-9]+[smhdw]?)|ignore|infinite)$`)
+
 // hostLabel refuses what is no name of a host without domain.
 func (c *checker) hostLabel(path, name string) {
+	if leaseWord.MatchString(name) {
+		c.refuse(path, fmt.Sprintf("%q can't name a host: to the DHCP server it is a word or a time", name), "another name", "host-"+strings.ToLower(name))
+		return
+	}
 	if len(name) > 63 || strings.Contains(name, ".") || !hostname.MatchString(name) {
 		c.refuse(path, fmt.Sprintf("%q is no name of a host", abridge(name)), "letters, digits and dashes", nearestHostname(strings.ReplaceAll(name, ".", "-")))
 	}
@@ -232,6 +240,8 @@ func (c *checker) dns(d *DNSForwarder, hosts map[string]string) {
 		at := joinPath(path+".names", name)
 		if len(name) > 253 || !hostname.MatchString(name) {
 			c.refuse(at, fmt.Sprintf("%q is no name", abridge(name)), "labels of letters, digits and dashes with dots between", nearestHostname(name))
+		} else if _, err := netip.ParseAddr(name); err == nil || strings.Trim(name, "0123456789") == "" {
+			c.refuse(at, fmt.Sprintf("%q is a number or an address, and no name", name), "a name with a letter in its last part (RFC 1123)", "")
 		}
 		if other, taken := hosts[name]; taken {
 			c.refuse(at, fmt.Sprintf("the name %s stands in %s already", name, other), "each name once", "")

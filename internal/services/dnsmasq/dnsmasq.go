@@ -169,27 +169,53 @@ func (w *text) dhcp() {
 		return
 	}
 	w.line("dhcp-leasefile=%s", filepath.Join(w.dir, leaseFile))
+	w.line("dhcp-lease-max=%d", leaseRoom(servers))
 	w.line("dhcp-authoritative") // hosts that come from elsewhere are told at once that their address is wrong
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		w.server(name, servers[name])
 	}
 }
 
+// leastRoom is how many leases dnsmasq takes by itself.
+const leastRoom = 1000
+
+// leaseRoom is how many leases there may be at once: every address of the pools, and every host that
+// always gets the same one.
+func leaseRoom(servers map[string]*config.DHCPServer) uint64 {
+	room := uint64(0)
+	for _, d := range servers {
+		room += number(d.Pool.Last) - number(d.Pool.First) + 1 + uint64(len(d.Static))
+	}
+	return max(room, leastRoom)
+}
+
+// number is an IPv4 address as one.
+func number(a netip.Addr) (n uint64) {
+	for _, b := range a.AsSlice() {
+		n = n<<8 | uint64(b)
+	}
+	return n
+}
+
+// tag marks what belongs to an interface. The prefix keeps it from being a tag that dnsmasq sets itself,
+// as known or bootp.
+func tag(name string) string { return "net-" + name }
+
 func (w *text) server(name string, d *config.DHCPServer) {
 	own, _ := config.NetworkOf(w.cfg.Interfaces[name], d.Pool.First)
-	w.line("dhcp-range=set:%s,%s,%s,%s,%d", name, d.Pool.First, d.Pool.Last, netmask(own.Bits()), or(d.LeaseTime.Seconds(), 12*3600))
+	w.line("dhcp-range=set:%s,%s,%s,%s,%d", tag(name), d.Pool.First, d.Pool.Last, netmask(own.Bits()), or(d.LeaseTime.Seconds(), 12*3600))
 	router := own.Addr()
 	if d.Router.IsValid() {
 		router = d.Router
 	}
-	w.line("dhcp-option=tag:%s,option:router,%s", name, router)
+	w.line("dhcp-option=tag:%s,option:router,%s", tag(name), router)
 	if servers := w.nameServers(name, own.Addr(), d); len(servers) > 0 {
-		w.line("dhcp-option=tag:%s,option:dns-server,%s", name, join(servers))
+		w.line("dhcp-option=tag:%s,option:dns-server,%s", tag(name), join(servers))
 	} else {
-		w.line("dhcp-option=tag:%s,option:dns-server", name) // none: dnsmasq would tell itself
+		w.line("dhcp-option=tag:%s,option:dns-server", tag(name)) // none: dnsmasq would tell itself
 	}
 	if ntp := w.cfg.Services.NTP; ntp != nil && slices.Contains(ntp.Interfaces, name) {
-		w.line("dhcp-option=tag:%s,option:ntp-server,%s", name, own.Addr())
+		w.line("dhcp-option=tag:%s,option:ntp-server,%s", tag(name), own.Addr())
 	}
 	for _, host := range slices.Sorted(maps.Keys(d.Static)) {
 		if s := d.Static[host]; s != nil {
@@ -231,7 +257,7 @@ func (w *text) advertisements() {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		r := all[name]
 		for _, p := range r.Prefixes {
-			w.line("dhcp-range=set:%s-ra,%s,ra-only,64,%d", name, p.Addr(), or(r.Lifetime.Seconds(), 12*3600))
+			w.line("dhcp-range=set:ra-%s,%s,ra-only,64,%d", name, p.Addr(), or(r.Lifetime.Seconds(), 12*3600))
 			w.fact("router advertisements on %s: %s", name, p)
 		}
 		if !r.DefaultRouter.Or(true) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"minne/internal/config"
 	"minne/internal/services/servicetest"
 )
 
@@ -98,5 +99,41 @@ func TestUpstream(t *testing.T) {
 	}
 	if b, err := os.ReadFile(file); err != nil || !strings.Contains(string(b), "nameserver 192.0.2.53\n") {
 		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// dnsmasq has room for all leases of big pools: by itself it stops at 1,000.
+func TestRoomForAllLeases(t *testing.T) {
+	cfg := servicetest.Config(t, "services: {dhcp: {lan: {pool: 192.0.2.100-192.0.2.199}}}")
+	wantRoom := func(line string) {
+		t.Helper()
+		d, err := Render(cfg, "/run/minne")
+		if err != nil || !strings.Contains(d.Files["dnsmasq.conf"], line) {
+			t.Errorf("%v\n%s\nwant %s", err, d.Files["dnsmasq.conf"], line)
+		}
+	}
+	wantRoom("dhcp-lease-max=1000\n")
+	cfg.Interfaces["campus"] = &config.Interface{Addresses: []config.Address{{Prefix: netip.MustParsePrefix("10.1.0.1/16")}}}
+	cfg.Services.DHCP["campus"] = &config.DHCPServer{
+		Pool:   config.AddressRange{First: netip.MustParseAddr("10.1.0.10"), Last: netip.MustParseAddr("10.1.255.9")},
+		Static: map[string]*config.StaticLease{"nas": {MAC: config.MAC{0x52, 0x54}, Address: netip.MustParseAddr("10.1.0.2")}},
+	}
+	wantRoom("dhcp-lease-max=65381\n")
+}
+
+// Tags of an interface are none that dnsmasq gives by itself: options of an interface with the name
+// known would go to hosts of another that are known.
+func TestTagsAreOurs(t *testing.T) {
+	cfg := servicetest.Config(t, "services: {dhcp: {lan: {pool: 192.0.2.100-192.0.2.199}}}")
+	cfg.Interfaces["known"] = cfg.Interfaces["lan"]
+	cfg.Services.DHCP["known"] = cfg.Services.DHCP["lan"]
+	d, err := Render(cfg, "/run/minne")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []string{"set:known", "tag:known"} {
+		if strings.Contains(d.Files["dnsmasq.conf"], word) {
+			t.Errorf("%s:\n%s", word, d.Files["dnsmasq.conf"])
+		}
 	}
 }

@@ -216,7 +216,14 @@ func (s *support) archive() ([]byte, error) {
 // redactor replaces secrets, by value and by where routing daemons print them.
 type redactor struct{ values *strings.Replacer }
 
-var frrSecret = regexp.MustCompile(`(?m)(\bpassword|\bkey-string|\bmessage-digest-key \d+ md5|\bkeychain key|\bauthentication key-id \d+ hash-algo \S+ key)( \d)? \S+`)
+var frrSecret = regexp.MustCompile(`(?m)(\bpassword|\bauthentication-key|\bkey-string|\bmessage-digest-key \d+ md5|\bkeychain key|\bauthentication key-id \d+ hash-algo \S+ key)( \d)? \S+`)
+
+// sysctlSecret is a setting that holds a key or a seed: the cookies of TCP Fast Open, the secret of stable
+// addresses (RFC 7217), the hash key of network cards, the seed of equal-cost paths.
+var sysctlSecret = regexp.MustCompile(`(?m)^(net\.[\w.:/-]*(?:key|secret|seed)\w*) = .*$`)
+
+// linkSecret is a key or a password as ip, wg and their like print it.
+var linkSecret = regexp.MustCompile(`(?mi)(\b(?:auth|enc|aead|auth-trunc|private[ -]?key|preshared[ -]?key|pre-shared-key|passphrase|psk)(?:[ \t]+[\w.-]+\(\S*\))?[ \t:=]+)(0x[0-9a-f]{8,}|[A-Za-z0-9+/]{42,44}=?)`)
 
 func newRedactor(secrets config.Secrets) redactor {
 	names := secrets.Names()
@@ -242,5 +249,7 @@ func newRedactor(secrets config.Secrets) redactor {
 }
 
 func (r redactor) do(text []byte) []byte {
-	return frrSecret.ReplaceAll([]byte(r.values.Replace(string(text))), []byte("$1 <redacted>"))
+	out := frrSecret.ReplaceAll([]byte(r.values.Replace(string(text))), []byte("$1 <redacted>"))
+	out = sysctlSecret.ReplaceAll(out, []byte("$1 = <redacted>"))
+	return linkSecret.ReplaceAll(out, []byte("$1<redacted>"))
 }

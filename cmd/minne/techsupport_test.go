@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"minne/internal/config"
 )
 
 // unpacked returns the files of an archive by name.
@@ -82,6 +84,16 @@ routing:
   ospf:
     areas: {0: {interfaces: {lan: {auth: {key-id: 1, secret: campus}}}}}
 `))
+	// Secrets of the kernel, which nobody has named in the file.
+	kernels := map[string]string{
+		"/proc/sys/net/ipv4/tcp_fastopen_key":           "0a1b2c3d-4e5f6071-8293a4b5-c6d7e8f9",
+		"/proc/sys/net/ipv6/conf/lan/stable_secret":     "2001:db8:1234:5678:9abc:def0:1111:2222",
+		"/proc/sys/net/ipv6/conf/default/stable_secret": "2001:db8:8765:4321:cba9:fed:3333:4444",
+	}
+	for path, value := range kernels {
+		b.inside("echo " + value + " >" + path)
+		secrets[path] = value
+	}
 	file := filepath.Join(b.root, "support.tar.gz")
 	b.want(exitOK, "secrets redacted", "tech-support", "-o", file)
 	files := unpacked(t, file)
@@ -116,6 +128,39 @@ routing:
 	}
 
 	b.want(exitUsage, "one of them", "tech-support", "--to-stick", "-o", file)
+}
+
+// Keys are hidden however programs print them, and what is none stays.
+func TestRedact(t *testing.T) {
+	t.Parallel()
+	const key, base = "0x0123456789abcdef0123456789abcdef01234567", "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk="
+	r := newRedactor(config.Secrets{})
+	for _, line := range []string{
+		"\taead rfc4106(gcm(aes)) " + key + " 128",
+		"\tauth-trunc hmac(sha1) " + key + " 96",
+		"\tenc cbc(aes) " + key,
+		"  private key: " + base,
+		"PresharedKey = " + base,
+		"net.ipv4.tcp_fastopen_key = 0a1b2c3d-4e5f6071-8293a4b5-c6d7e8f9",
+		"net.ipv6.conf.lan/7.stable_secret = 2001:db8::1",
+		"net.core.netdev_rss_key = 6d:5a:56:da:25:5b",
+		"net.ipv4.fib_multipath_hash_seed = 4711",
+		" neighbor 198.51.100.2 password 8 hunter2hunter2",
+		" ip ospf message-digest-key 1 md5 hunter2hunter2",
+		" ip ospf authentication-key hunter2hunter2",
+	} {
+		got := string(r.do([]byte(line + "\n")))
+		for _, secret := range []string{key, base, "0a1b2c3d", "2001:db8::1", "6d:5a", "4711", "hunter2"} {
+			if strings.Contains(got, secret) {
+				t.Errorf("%q became %q", line, got)
+			}
+		}
+	}
+	for _, line := range []string{"net.ipv4.tcp_syncookies = 1", "net.ipv4.tcp_keepalive_time = 7200", "2: lan: <BROADCAST> mtu 1500 link/ether 52:54:00:12:34:56"} {
+		if got := string(r.do([]byte(line))); got != line {
+			t.Errorf("%q became %q", line, got)
+		}
+	}
 }
 
 // TestTechSupportWithoutDaemon is for the router that does not start.

@@ -98,10 +98,10 @@ func NewDaemon(inst instance.Instance, log *slog.Logger, journal *Journal, versi
 		d.mend.soon()
 	}
 	d.tasks = append(d.parts.tasks(), d.mend)
-	if boot.OnImage() && ownsHost(inst) {
+	if boot.OnImage() && OwnsHost(inst) {
 		d.tasks = append(d.tasks, boot.NewWatchdog(log.With("task", "watchdog"), func() { d.engine.State() }))
 	}
-	if ownsHost(inst) { // others use what is stored: in a lab, many routers would measure each other
+	if OwnsHost(inst) { // others use what is stored: in a lab, many routers would measure each other
 		d.tasks = append(d.tasks, newMeasuring(log, structures))
 	}
 	return d, nil

@@ -49,7 +49,7 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 	filter.TellHealth(wrong)
 	book := flows.New(fast, filter.Zones)
 	fast.TellFlows(book)
-	own := ownsHost(inst)
+	own := OwnsHost(inst)
 	told := health.NewBook(log.With("task", "health"))
 	kern := kernel.New(log.With("task", "kernel"), kernel.Options{OwnHost: own})
 	fast.AskConntrack(func() fastpath.Conntrack { return new(flows.Asker) })
@@ -71,9 +71,9 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 	return p
 }
 
-// ownsHost says whether the instance is the host's own router, which also names
+// OwnsHost says whether the instance is the host's own router, which also names
 // the host: the default one, with the standard paths, in the host's network namespace.
-func ownsHost(inst instance.Instance) bool {
+func OwnsHost(inst instance.Instance) bool {
 	standard, err := instance.New(instance.Default)
 	if err != nil || inst.Name != standard.Name || inst.StateDir != standard.StateDir {
 		return false

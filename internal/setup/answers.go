@@ -27,6 +27,7 @@ type Answers struct {
 	Password   string       `yaml:"password-hash" json:"password-hash,omitempty" doc:"Hash of the password of admin, as busybox mkpasswd -m sha512 prints it. Absent: a random password is made and shown."`
 
 	hostless bool // there is no user admin on this host
+	beside   bool // the router shares its host with others, whose users are not its own
 }
 
 // What the screen offers.
@@ -147,6 +148,9 @@ func offerLAN(ports []Port) string {
 	return offeredLANs[0]
 }
 
+// setsPassword says whether the router gives admin a password: there is that user, and it is its own.
+func (a Answers) setsPassword() bool { return !a.hostless && !a.beside }
+
 // complete fills in what was not answered, and says what can't be.
 func (a Answers) complete(ports []Port) (Answers, error) {
 	if len(ports) < 2 {
@@ -181,6 +185,9 @@ func (a Answers) complete(ports []Port) (Answers, error) {
 	}
 	if a.hostless && (a.SSH != "off" || a.Password != "") {
 		return a, errors.New("this host has no user admin: make one (adduser admin), or leave ssh off and log in as you always did")
+	}
+	if a.beside && (a.SSH == "password" || a.Password != "") {
+		return a, errors.New("this router shares its host with others, and does not set the password of the host's admin: log in by key, or leave ssh off")
 	}
 	if wan, err := netip.ParsePrefix(a.WANAddress); err == nil && wan.Overlaps(netip.MustParsePrefix(a.LAN)) {
 		return a, fmt.Errorf("the LAN %s overlaps the provider's network %s", a.LAN, wan.Masked())

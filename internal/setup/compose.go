@@ -78,8 +78,10 @@ func Compose(a Answers, ports []Port) string {
 	line("")
 	line("system:")
 	line("  hostname: %s", a.Hostname)
-	if !a.hostless {
+	if a.setsPassword() || len(a.SSHKeys) > 0 {
 		line("  admin:")
+	}
+	if a.setsPassword() {
 		line("    password: %s  # the name of a secret in secrets.yaml", adminSecret)
 	}
 	if len(a.SSHKeys) > 0 {

@@ -69,15 +69,10 @@ func AtBoot(ctx context.Context, inst instance.Instance, out io.Writer, files st
 	return err
 }
 
-// hasAdmin says whether there is a user admin to give a password to. On the router's image there
-// is; on a host where Minne was installed as a package, people log in as they always did. A router
-// beside others on a host has no users.
-func hasAdmin(inst instance.Instance) bool {
-	standard, err := instance.New(instance.Default)
-	if err != nil || inst != standard {
-		return true
-	}
-	_, err = user.Lookup(ssh.User)
+// hasAdmin says whether this host has a user admin. The router's image does; on a host where Minne was
+// installed as a package, people log in as they always did.
+func hasAdmin() bool {
+	_, err := user.Lookup(ssh.User)
 	return err == nil
 }
 
@@ -119,7 +114,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	} else if o.In == nil {
 		return ErrNobody
 	}
-	answers.hostless = !hasAdmin(o.Instance)
+	answers.hostless, answers.beside = !hasAdmin(), !router.OwnsHost(o.Instance)
 	if o.Answers == "" {
 		fmt.Fprintln(o.Out, "Minne looks at the ports …")
 	}
@@ -152,7 +147,7 @@ func exists(path string) bool {
 func (o Options) make(ctx context.Context, a Answers, ports []Port) error {
 	hashed, password, secrets := a.Password, "", ""
 	var err error
-	if hashed == "" && !a.hostless {
+	if hashed == "" && a.setsPassword() {
 		password = newPassword()
 		if hashed, err = hash(ctx, password); err != nil {
 			return err

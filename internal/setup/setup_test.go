@@ -7,12 +7,14 @@ import (
 	"flag"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"minne/internal/config"
+	"minne/internal/instance"
 	"minne/internal/policy"
 )
 
@@ -189,5 +191,48 @@ func TestPassword(t *testing.T) {
 	}
 	if got, err := withSecret(file, adminSecret, "$6$new"); err != nil || got != "isp: one\nadmin-password: \"$6$new\"\n" {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// The password is shown once, and what is kept is its hash. On a host without the user, or that is
+// others' too, none is shown: nobody would have it.
+func TestPasswordOfAUserThatExists(t *testing.T) {
+	for name, a := range map[string]Answers{"own": {}, "no user": {hostless: true}, "beside others": {beside: true}} {
+		root := t.TempDir()
+		standard, err := instance.New("lab")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		o := Options{Instance: standard.Under(root), Out: &out}
+		if a, err = a.complete(ports); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.make(t.Context(), a, ports); err != nil {
+			t.Fatal(err)
+		}
+		shown := regexp.MustCompile(`password  ([a-z2-7-]{19})`).FindStringSubmatch(out.String())
+		text, err := os.ReadFile(o.Instance.Config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secrets, err := os.ReadFile(o.Instance.Secrets)
+		if name != "own" {
+			if shown != nil || !os.IsNotExist(err) || strings.Contains(string(text), "admin:") {
+				t.Errorf("%s: %v\n%s\n%s", name, err, &out, text)
+			}
+			continue
+		}
+		hashed := regexp.MustCompile(`^admin-password: "(\$6\$([^$]+)\$.+)"\n$`).FindStringSubmatch(string(secrets))
+		if shown == nil || hashed == nil || !strings.Contains(string(text), "password: admin-password") || strings.Contains(string(text)+string(secrets), shown[1]) {
+			t.Fatalf("%s: %v\n%s\n%s", name, err, &out, text)
+		}
+		again, err := exec.Command("openssl", "passwd", "-6", "-salt", hashed[2], shown[1]).Output()
+		if err != nil || strings.TrimSpace(string(again)) != hashed[1] {
+			t.Errorf("the hash is not of the password that was shown: %v", err)
+		}
+	}
+	if _, err := (Answers{beside: true, SSH: "password"}).complete(ports); err == nil || !strings.Contains(err.Error(), "shares its host") {
+		t.Errorf("a password beside others: %v", err)
 	}
 }

@@ -78,3 +78,57 @@ func TestNoAdmin(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Key logins need an account that is not locked: sshd without PAM refuses those whose hash begins with
+// an exclamation mark. What useradd made is cured; what somebody locked is said.
+func TestKeysOfALockedAccount(t *testing.T) {
+	keys, err := Render(&config.Config{
+		System:   config.System{Admin: config.Admin{SSHKeys: []string{"ssh-ed25519 AAAA"}}},
+		Services: config.Services{SSH: &config.SSH{Interfaces: []string{"lan"}}},
+	}, config.Secrets{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		before, after string
+		own           bool
+		says          string // the error; "" for none
+	}{
+		{"!", "*", true, ""},
+		{"!!", "*", true, ""}, // as Red Hat's useradd writes it
+		{"!*", "*", true, ""},
+		{"*", "*", true, ""},
+		{hash, hash, true, ""},
+		{"!" + hash, "!" + hash, true, "usermod -U admin"}, // usermod -L: somebody meant it
+		{"!", "!", false, "usermod -p '*' admin"},
+		{"*", "*", false, ""},
+	} {
+		p := New(c.own, slog.New(slog.DiscardHandler))
+		p.file = filepath.Join(t.TempDir(), "shadow")
+		if err := os.WriteFile(p.file, []byte("root:*:19000::::::\nadmin:"+c.before+":19000::::::\n"), 0o640); err != nil {
+			t.Fatal(err)
+		}
+		changes, err := p.Plan(t.Context(), keys)
+		if (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) || (len(changes) == 1) != (c.before != c.after) {
+			t.Errorf("%+v: %v, %v", c, changes, err)
+		}
+		if err != nil && strings.Contains(err.Error(), hash) {
+			t.Errorf("the hash is told: %v", err)
+		}
+		if applied := p.Apply(t.Context(), keys); (applied != nil) != (c.says != "") {
+			t.Errorf("%+v: apply: %v", c, applied)
+		}
+		if b, err := os.ReadFile(p.file); err != nil || string(b) != "root:*:19000::::::\nadmin:"+c.after+":19000::::::\n" {
+			t.Errorf("%+v: %q, %v", c, b, err)
+		}
+	}
+	// A host without that user is told of by the SSH login itself.
+	p := New(true, slog.New(slog.DiscardHandler))
+	p.file = filepath.Join(t.TempDir(), "shadow")
+	if err := os.WriteFile(p.file, []byte("root:*:19000::::::\n"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if changes, err := p.Plan(t.Context(), keys); changes != nil || err != nil {
+		t.Errorf("no user: %v, %v", changes, err)
+	}
+}

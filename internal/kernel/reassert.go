@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"minne/internal/plan"
 )
 
 // Putting back what others changed. Apply and Reassert walk the same steps; what differs is
@@ -256,18 +258,23 @@ func (k *Kernel) report(r *round) *Report {
 	k.seen.back = map[string]time.Duration{}
 	now := time.Now()
 	rep := &Report{Faults: map[string]string{}}
-	whole := map[string]bool{} // ports of which one finding says it all
-	for _, name := range slices.Sorted(maps.Keys(back)) {
-		words := fmt.Sprintf("port %s is there again and configured", name)
-		if d := back[name]; d > 0 {
-			words += fmt.Sprintf(", it was gone for %v", d.Round(100*time.Millisecond))
+	whole := map[string]bool{}  // ports of which one finding says it all
+	for _, b := range r.bound { // parents before the VLANs on them
+		d, returned := back[b.Name]
+		if returned {
+			rep.Returned = append(rep.Returned, b.Name)
 		}
-		rep.Repaired = append(rep.Repaired, Finding{keyOf(name), words})
-		rep.Returned = append(rep.Returned, name)
-		whole[name] = true
-	}
-	for _, b := range r.bound {
-		whole[b.Name] = whole[b.Name] || b.VLAN != nil && whole[b.VLAN.Parent]
+		if b.VLAN != nil && whole[b.VLAN.Parent] {
+			whole[b.Name] = true
+			continue
+		}
+		if whole[b.Name] = returned && !r.made(b.Name); whole[b.Name] {
+			words := fmt.Sprintf("port %s is there again and configured", b.Name)
+			if d > 0 {
+				words += fmt.Sprintf(", it was gone for %v", d.Round(100*time.Millisecond))
+			}
+			rep.Repaired = append(rep.Repaired, Finding{keyOf(b.Name), words})
+		}
 	}
 	for _, s := range r.did {
 		if s.was == "" || whole[s.port] {
@@ -283,6 +290,11 @@ func (k *Kernel) report(r *round) *Report {
 	k.seen.settle(now)
 	rep.faults(r, k.seen.fights)
 	return rep
+}
+
+// made says whether the round made an interface's link: a VLAN that somebody removed.
+func (r *round) made(name string) bool {
+	return slices.ContainsFunc(r.did, func(s step) bool { return s.port == name && s.vital && s.change.Action == plan.Add })
 }
 
 // faults gathers what is wrong.

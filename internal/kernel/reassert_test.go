@@ -130,6 +130,80 @@ func TestOneRefusalCostsOneStep(t *testing.T) {
 	}
 }
 
+// TestAVLANComesBack: one that somebody removes is made again, with what is on it.
+func TestAVLANComesBack(t *testing.T) {
+	p := machine()
+	k := applyTo(t, p, named(map[string]*config.Interface{
+		"trunk":  {Match: &config.Match{Name: "eth0"}},
+		"phones": {VLAN: &config.VLAN{Parent: "trunk", ID: 7}, Addresses: []config.Address{host("192.0.2.1/24")}},
+	}))
+	removed := func() {
+		t.Helper()
+		i := slices.IndexFunc(p.devices, func(l link) bool { return l.Name == "phones" })
+		delete(p.on, p.devices[i].Index)
+		p.devices = slices.Delete(p.devices, i, i+1)
+	}
+	removed()
+	rep := reassert(t, k)
+	if !p.has("phones", "192.0.2.1/24") || len(rep.Faults) != 0 || !slices.Contains(rep.Repaired, Finding{"port phones", "VLAN phones was removed"}) {
+		t.Errorf("report %+v, addresses %v", rep, p.on)
+	}
+	// With the port that it is on: the port says it all.
+	removed()
+	trunk := slices.IndexFunc(p.devices, func(l link) bool { return l.Name == "trunk" })
+	card := p.devices[trunk]
+	p.devices = slices.Delete(p.devices, trunk, trunk+1)
+	rep = reassert(t, k)
+	expect(t, rep.Faults["port trunk"], "no link with name eth0")
+	card.Index, card.Name, card.AltNames, card.Up = 20, "eth0", nil, false
+	p.devices = append(p.devices, card)
+	rep = reassert(t, k)
+	if !p.has("phones", "192.0.2.1/24") || len(rep.Faults) != 0 || len(rep.Repaired) != 1 || !slices.Contains(rep.Returned, "trunk") {
+		t.Errorf("report %+v, addresses %v", rep, p.on)
+	}
+}
+
+// TestAnApplySeesWhatHandsDid: a preview of the unchanged file lists what is not as it was, and an apply
+// puts it right, without the watcher's help.
+func TestAnApplySeesWhatHandsDid(t *testing.T) {
+	veths(t, "eth0", "eth1")
+	k, d := New(slog.New(slog.DiscardHandler)), render(t, campus())
+	apply(t, k, d)
+	if err := k.Forwarding(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		shell(t, "echo 0 >/proc/sys/net/ipv4/ip_forward; echo 0 >/proc/sys/net/ipv6/conf/all/forwarding")
+	})
+	if left := planned(t, k, d); len(left) != 0 {
+		t.Fatalf("before any hand: %q", left)
+	}
+	for _, c := range []struct{ hand, want string }{
+		{"ip route del 192.0.2.0/24 dev lan", "+ connected route 192.0.2.0/24 on lan"},
+		{"ip -6 route del 2001:db8:1::/64 dev lan", "+ connected route 2001:db8:1::/64 on lan"},
+		{"ip -6 route del fe80::/64 dev lan", "+ connected route fe80::/64 on lan"},
+		{"ip -6 addr flush dev lan scope link", "+ the IPv6 link-local address on lan"},
+		{"echo 0 >/proc/sys/net/ipv4/ip_forward", "~ ipv4 forwarding: 0 → 1"},
+		{"echo 0 >/proc/sys/net/ipv6/conf/lan/forwarding", "~ ipv6 forwarding of lan: 0 → 1"},
+		{"ip route del 10.0.0.0/8", "+ route 10.0.0.0/8 blackhole"},
+	} {
+		shell(t, c.hand)
+		expectLine(t, planned(t, k, d), c.want)
+		apply(t, k, d)
+		if left := planned(t, k, d); len(left) != 0 {
+			t.Errorf("%s: left to do after an apply: %q", c.hand, left)
+		}
+	}
+	// All of IPv6 at once: what the kernel takes away with it comes back.
+	before := shell(t, "ip -6 addr show lan | grep inet6; ip -6 route show dev lan | grep -v linkdown")
+	shell(t, "echo 1 >/proc/sys/net/ipv6/conf/lan/disable_ipv6")
+	rep := reassert(t, k)
+	if after := shell(t, "ip -6 addr show lan | grep inet6; ip -6 route show dev lan"); len(rep.Faults) != 0 ||
+		strings.Count(after, "inet6") != strings.Count(before, "inet6") || strings.Count(after, "\n") != strings.Count(before, "\n") {
+		t.Errorf("report %+v; before:\n%safter:\n%s", rep, before, after)
+	}
+}
+
 // TestAFightIsNotWon: a program that undoes each repair is a fault, and is not run after.
 func TestAFightIsNotWon(t *testing.T) {
 	p := machine()

@@ -61,6 +61,7 @@ func renderSysctls(cfg *config.Config, seed uint32) []Sysctl {
 	list = append(list, conntrackSysctls(cfg)...)
 	for _, name := range slices.Sorted(maps.Keys(cfg.Interfaces)) {
 		list = append(list, interfaceSysctls(name)...)
+		list = append(list, ipv6Sysctls(name, cfg.Interfaces[name])...)
 		list = append(list, proxySysctls(name, renderProxies(cfg))...)
 	}
 	return list
@@ -185,6 +186,14 @@ func interfaceSysctls(name string) []Sysctl {
 		// IPv6 addresses outlive a link that goes down, as IPv4's do.
 		set(v6+"keep_addr_on_down", "1"),
 	)
+}
+
+// ipv6Sysctls lets an interface with an IPv6 address have it.
+func ipv6Sysctls(name string, i *config.Interface) []Sysctl {
+	if i == nil || !slices.ContainsFunc(i.Addresses, func(a config.Address) bool { return a.Addr().Is6() }) {
+		return nil
+	}
+	return []Sysctl{{Path: "net/ipv6/conf/" + name + "/disable_ipv6", Value: "0", Interface: name}}
 }
 
 const (

@@ -142,7 +142,7 @@ type OSPF struct {
 	DefaultMetric      int                  `yaml:"default-metric" json:"default-metric,omitempty" doc:"Metric of that default route." default:"10" min:"1" max:"16777214"`
 	Redistribute       []Redistribute       `yaml:"redistribute" json:"redistribute,omitempty" doc:"Other routes told to OSPF." enum:"connected,static,bgp"`
 	ReferenceBandwidth Rate                 `yaml:"reference-bandwidth" json:"reference-bandwidth,omitempty" doc:"Link speed of cost 1." default:"100Gbit"`
-	GracefulRestart    *OnOff               `yaml:"graceful-restart" json:"graceful-restart,omitempty" doc:"Graceful restart (RFC 3623, RFC 5187)." default:"on" enum:"on,off"`
+	GracefulRestart    *OnOff               `yaml:"graceful-restart" json:"graceful-restart,omitempty" doc:"Graceful restart (RFC 3623, RFC 5187): routes learned by OSPF stay in the kernel while its daemon restarts, also after a crash. With FRR 8 neighbours leave the router out until the new daemon has spoken to them." default:"on" enum:"on,off"`
 }
 
 // OSPFArea is one area and the interfaces in it.

@@ -269,10 +269,10 @@ protocol bgp r6 { local 2001:db8:1::2 as 64501; neighbor 2001:db8:1::1 as 64500;
 	})
 }
 
-// deletions watches the kernel for routes that vanish.
-func (l *lab) deletions() (seen func() []string) {
+// deletions watches the kernel for a protocol's routes that vanish.
+func (l *lab) deletions(proto string) (seen func() []string) {
 	l.t.Helper()
-	cmd := exec.Command("ip", "netns", "exec", l.ns("r"), "ip", "monitor", "route")
+	cmd := exec.Command("ip", "-n", l.ns("r"), "monitor", "route")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		l.t.Fatal(err)
@@ -284,7 +284,7 @@ func (l *lab) deletions() (seen func() []string) {
 	var gone []string
 	go func() {
 		for s := bufio.NewScanner(out); s.Scan(); {
-			if strings.HasPrefix(s.Text(), "Deleted ") && strings.Contains(s.Text(), "proto bgp") {
+			if strings.HasPrefix(s.Text(), "Deleted ") && strings.Contains(s.Text(), "proto "+proto) {
 				mu.Lock()
 				gone = append(gone, s.Text())
 				mu.Unlock()
@@ -306,7 +306,7 @@ func TestBGPSurvivesCrashes(t *testing.T) {
 	l.eventually("routes", l.via("-6", "2a01:1::/32", "to-a"))
 	l.eventually("own routes", func() string { return contains(birdA("show", "route"), "9.9.0.0/16") })
 	l.eventually("End-of-RIB", func() string { return contains(birdA("show", "protocols", "all", "r"), "Established") })
-	gone := l.deletions()
+	gone := l.deletions("bgp")
 
 	lost := make(chan struct{})
 	watching := make(chan struct{})

@@ -73,12 +73,12 @@ func (l *lab) accepted(want uint64) func() string {
 func TestSessionsAfterDeaths(t *testing.T) {
 	l := newLab(t)
 	cfg, _ := l.sixPeer()
-	l.apply(cfg, nil)
+	d := l.apply(cfg, nil)
 	for _, daemon := range []string{bgpd, zebra} {
 		l.kill(daemon)
 	}
 	l.eventually("both are gone", l.gone(bgpd, zebra))
-	if err := l.router.ensure(context.Background(), bgpd); err == nil || !strings.Contains(err.Error(), "bgpd waits for zebra") {
+	if err := l.router.ensure(context.Background(), bgpd, d); err == nil || !strings.Contains(err.Error(), "bgpd waits for zebra") {
 		t.Errorf("bgpd was started without zebra: %v", err)
 	}
 	l.supervise()
@@ -139,4 +139,68 @@ func TestEarlySessionIsReset(t *testing.T) {
 	if n := strings.Count(fmt.Sprint(repairs), "had come up before"); n != 1 {
 		t.Errorf("%d resets", n)
 	}
+}
+
+// ospfd and ospf6d are killed, also twice in a row and after zebra: no OSPF route leaves the kernel, and what the
+// network withdraws meanwhile goes in the end.
+func TestOSPFSurvivesCrashes(t *testing.T) {
+	l := newLab(t)
+	l.namespace("i")
+	l.link("r", "i", "10.0.0.1/30 2001:db8:a::1/64", "10.0.0.2/30 2001:db8:a::2/64")
+	l.run("ip", "-n", l.ns("i"), "link", "add", "lan", "type", "veth", "peer", "name", "lanp")
+	l.run("ip", "-n", l.ns("i"), "addr", "add", "10.9.0.1/24", "dev", "lan")
+	l.run("ip", "-n", l.ns("i"), "addr", "add", "2001:db8:9::1/64", "dev", "lan", "nodad")
+	for _, dev := range []string{"lan", "lanp"} {
+		l.run("ip", "-n", l.ns("i"), "link", "set", dev, "up")
+	}
+	secrets := passwords{"ospf": "s3cret"}
+	cfg := campus(false)
+	cfg.Routing.BGP, cfg.Routing.OSPF.DefaultRoute, cfg.Routing.OSPF3.DefaultRoute = nil, "", ""
+	l.bird("i", inside("s3cret", ""))
+	l.apply(cfg, secrets)
+	l.supervise()
+	full := func() string {
+		n, err := l.router.OSPFNeighbors(context.Background())
+		return contains(fmt.Sprintf("%+v %v", n, err), "Version:2 RouterID:10.0.0.2 Address:10.0.0.2 Interface:to-i State:Full",
+			"Version:3 RouterID:10.0.0.2 Address: Interface:to-i State:Full")
+	}
+	routes := func() string {
+		return contains(l.routes("-4")+l.routes("-6"), "10.9.0.0/24 nhid", "2001:db8:9::/64 nhid")
+	}
+	l.eventually("adjacencies", full)
+	l.eventually("routes", routes)
+	gone := l.deletions("ospf")
+	for round, die := range [][]string{{ospfd, ospf6d}, {ospfd, ospf6d}, {zebra}, {ospfd, ospf6d}} {
+		old := l.pids(die...)
+		for _, daemon := range die {
+			l.kill(daemon)
+		}
+		l.eventually(fmt.Sprintf("round %d: %v run again", round, die), func() string {
+			now := l.pids(die...)
+			for _, daemon := range die {
+				if now[daemon] == 0 || now[daemon] == old[daemon] {
+					return fmt.Sprint(old, now)
+				}
+			}
+			return ""
+		})
+		l.eventually("clients of zebra", func() string {
+			names, err := l.router.clients(context.Background())
+			if !names["ospf"] || !names["ospf6"] {
+				return fmt.Sprint(names, err)
+			}
+			return ""
+		})
+		l.eventually(fmt.Sprintf("round %d: adjacencies", round), full)
+		if s := routes(); s != "" {
+			t.Errorf("round %d: %s", round, s)
+		}
+	}
+	if g := gone(); len(g) > 0 {
+		t.Errorf("kernel routes lost: %v", g)
+	}
+	l.in("i", "ip", "link", "set", "lan", "down")
+	l.eventually("a withdrawal", func() string {
+		return lacks(l.routes("-4")+l.routes("-6"), "10.9.0.0/24", "2001:db8:9::/64")
+	})
 }

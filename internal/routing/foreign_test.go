@@ -44,11 +44,11 @@ func TestForeignZebraIsRefused(t *testing.T) {
 	if err := l.host.refuseForeign(); err == nil || !strings.Contains(err.Error(), strconv.Itoa(pid)) {
 		t.Errorf("a zebra of this network: %v", err)
 	}
-	if err := l.router.ensure(t.Context(), zebra); err == nil || !strings.Contains(err.Error(), "another zebra") {
+	if err := l.router.ensure(t.Context(), zebra, Desired{}); err == nil || !strings.Contains(err.Error(), "another zebra") {
 		t.Errorf("ours was started beside it: %v", err)
 	}
 	end()
-	if err := l.router.ensure(t.Context(), zebra); err != nil {
+	if err := l.router.ensure(t.Context(), zebra, Desired{}); err != nil {
 		t.Error(err)
 	}
 	if err := l.host.refuseForeign(); err != nil {

@@ -68,7 +68,7 @@ func (r *Routing) Apply(ctx context.Context, d Desired) error {
 		return err
 	}
 	for _, daemon := range wanted {
-		if err := r.ensure(ctx, daemon); err != nil {
+		if err := r.ensure(ctx, daemon, d); err != nil {
 			return err
 		}
 	}

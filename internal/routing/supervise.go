@@ -117,7 +117,7 @@ func (r *Routing) tend(ctx context.Context, daemon string) time.Duration {
 	if !alive {
 		r.log.Warn("routing daemon has ended, starting it again", "daemon", daemon)
 	}
-	err := r.ensure(ctx, daemon)
+	err := r.ensure(ctx, daemon, r.desired)
 	if err == nil {
 		err = r.place(ctx, daemon, r.desired)
 	}
@@ -152,7 +152,7 @@ func (r *Routing) awaitZebra() time.Duration {
 }
 
 // ensure adopts or starts a daemon that is not known to run.
-func (r *Routing) ensure(ctx context.Context, daemon string) error {
+func (r *Routing) ensure(ctx context.Context, daemon string, d Desired) error {
 	u := r.unit(daemon)
 	if u.proc.Alive() {
 		return nil
@@ -180,6 +180,9 @@ func (r *Routing) ensure(ctx context.Context, daemon string) error {
 		if _, err := r.clients(ctx); err != nil {
 			return fmt.Errorf("%s waits for zebra: %w", daemon, err)
 		}
+		if err := r.holdFor(ctx, daemon, d); err != nil {
+			return err
+		}
 	}
 	if p, err = r.host.start(ctx, daemon, stale, r.wake.Ring); err != nil {
 		return err
@@ -190,6 +193,11 @@ func (r *Routing) ensure(ctx context.Context, daemon string) error {
 		u.silent = time.Time{}
 		for name, other := range r.units {
 			other.settled = other.settled && !needsZebra(name) // it has to find this one
+			if other.proc.Alive() {
+				if err := r.holdFor(ctx, name, d); err != nil {
+					r.log.Warn("zebra will not hold the routes of a daemon that crashes", "daemon", name, "error", err)
+				}
+			}
 		}
 	}
 	return nil

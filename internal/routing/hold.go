@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// OSPF routes that outlive a crash of their daemon.
+//
+// zebra takes a protocol's routes out of the kernel when the protocol's connection ends, unless the protocol has asked
+// it to hold them: the capability of graceful restart. bgpd always asks. ospfd and ospf6d ask from FRR 9 on
+// (RFC 3623's unplanned outage); those of FRR 8 ask only at the command "graceful-restart prepare", which
+// also tells all neighbours that a restart begins now: good for an upgrade, too late for a crash.
+//
+// zebra keeps the capability of a client that went away for the next client of the same protocol. So for FRR 8 this
+// file asks in the daemon's place, in zebra's own protocol (lib/zclient.c of FRR 8.4; the numbers are the same
+// in 8.5): connect, say hello as OSPF, ask, hang up. The daemon that starts next is the heir, and so is
+// each successor of its. What neighbours do while an FRR 8 daemon restarts is theirs; see docs/design/routing.md.
+package routing
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	zapiMarker       = 254 // of all versions since FRR 4
+	zapiVersion      = 6
+	zapiHello        = 18
+	zapiCapabilities = 119 // ZEBRA_CLIENT_CAPABILITIES
+
+	holdRoutes  = 1 // ZEBRA_CLIENT_GR_CAPABILITIES
+	letRoutesGo = 4 // ZEBRA_CLIENT_GR_DISABLE
+
+	holdSeconds = 120 // as long as a graceful restart of OSPF may take, FRR's default
+	defaultVRF  = 0
+
+	zapiLast = 8 // the last major version that needs this, and whose numbers these are
+)
+
+// zapiProtocol are the protocols as zebra numbers them (lib/route_types.txt).
+var zapiProtocol = map[string]byte{ospfd: 6, ospf6d: 7}
+
+func (h host) zapiSocket() string { return filepath.Join(h.runDir(), "zserv.api") }
+
+// holdFor tells zebra whether to hold the routes of an OSPF daemon that is about to start or to reconnect. What
+// a commit changes about it therefore holds from the daemon's next start on.
+func (r *Routing) holdFor(ctx context.Context, daemon string, d Desired) error {
+	protocol, ok := zapiProtocol[daemon]
+	if !ok {
+		return nil
+	}
+	old, err := r.zebraNeedsAsking(ctx)
+	if err != nil || !old {
+		return err
+	}
+	name := strings.TrimSuffix(daemon, "d")
+	if names, err := r.clients(ctx); err != nil || names[name] {
+		return err // it is there already: nobody can ask for it any more
+	}
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	if err := r.ask(ctx, name, protocol, strings.Contains(d.text[daemon], "\n graceful-restart\n")); err != nil {
+		return fmt.Errorf("ask zebra to hold the routes of a %s that crashes: %w", daemon, err)
+	}
+	return nil
+}
+
+// ask is the short life of a client in a daemon's place.
+func (r *Routing) ask(ctx context.Context, name string, protocol byte, hold bool) error {
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: r.host.zapiSocket()})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	if _, err := conn.Write(holdRequest(protocol, hold)); err != nil {
+		return err
+	}
+	// zebra forgets what it has not worked off when a client hangs up.
+	for {
+		known, holds, err := r.holds(ctx, name)
+		if err != nil {
+			return err
+		}
+		if known && holds == hold {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("zebra did not understand it: %w", ctx.Err())
+		case <-time.After(joinPoll / 10):
+		}
+	}
+	if err := conn.CloseWrite(); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, conn); err != nil {
+		return err
+	}
+	// zebra answers from the thread that buries its clients: after this answer the heir can come.
+	if known, _, err := r.holds(ctx, name); err != nil || known {
+		return errors.Join(err, fmt.Errorf("zebra does not let go of it"))
+	}
+	return nil
+}
+
+// holds says whether a protocol is a client of zebra's, and whether zebra would hold its routes.
+func (r *Routing) holds(ctx context.Context, name string) (known, holds bool, err error) {
+	v, err := dialVTY(ctx, zebra, r.host.socket(zebra))
+	if err != nil {
+		return false, false, err
+	}
+	defer v.close()
+	text, err := v.command(ctx, "show zebra client")
+	if err != nil {
+		return false, false, err
+	}
+	for section := range strings.SplitSeq(text, "Client: ") {
+		if title, rest, _ := strings.Cut(section, "\n"); strings.TrimSpace(title) == name {
+			return true, strings.Contains(rest, "Graceful Restart("), nil
+		}
+	}
+	return false, false, nil
+}
+
+// zebraNeedsAsking says whether this FRR's OSPF daemons don't ask for themselves.
+func (r *Routing) zebraNeedsAsking(ctx context.Context) (bool, error) {
+	v, err := dialVTY(ctx, zebra, r.host.socket(zebra))
+	if err != nil {
+		return false, err
+	}
+	defer v.close()
+	major, _, err := v.version(ctx)
+	return major <= zapiLast, err
+}
+
+// holdRequest is what such a client says: hello as a protocol, and whether to hold its routes.
+func holdRequest(protocol byte, hold bool) []byte {
+	var b bytes.Buffer
+	message := func(command uint16, body ...any) {
+		var content bytes.Buffer
+		for _, v := range body {
+			binary.Write(&content, binary.BigEndian, v)
+		}
+		const header = 10 // bytes
+		for _, v := range []any{uint16(header + content.Len()), byte(zapiMarker), byte(zapiVersion), uint32(defaultVRF), command} {
+			binary.Write(&b, binary.BigEndian, v)
+		}
+		b.Write(content.Bytes())
+	}
+	const instance, session, notify, synchronous = uint16(0), uint32(0), byte(0), byte(0)
+	message(zapiHello, protocol, instance, session, notify, synchronous)
+	if hold {
+		message(zapiCapabilities, uint32(holdRoutes), uint32(holdSeconds), uint32(defaultVRF))
+	} else {
+		message(zapiCapabilities, uint32(letRoutesGo), uint32(defaultVRF))
+	}
+	return b.Bytes()
+}

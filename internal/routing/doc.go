@@ -27,7 +27,8 @@
 // the process that started them. A later process adopts them by pid file,
 // after checking command line and network namespace, and notices their end by a pidfd.
 //
-// When bgpd dies, zebra keeps its routes in the kernel (graceful restart, RFC 4724) and peers
-// keep ours; when zebra dies, its successor starts with -K and leaves the routes it finds in the kernel
-// alone until the protocols have confirmed them.
+// Protocol daemons start behind a zebra that answers (see supervise.go). When one dies, zebra keeps its
+// routes in the kernel (graceful restart; for OSPF see hold.go); when zebra dies, its successor starts with -K
+// and leaves the routes it finds in the kernel alone until the protocols have confirmed them. What neighbours
+// notice is told in docs/design/routing.md.
 package routing

@@ -42,6 +42,20 @@ func (l *lab) pids(daemons ...string) map[string]int {
 	return out
 }
 
+// ask returns a daemon's answer, or why there is none.
+func (l *lab) ask(daemon, command string) string {
+	v, err := dialVTY(context.Background(), daemon, l.host.socket(daemon))
+	if err != nil {
+		return err.Error()
+	}
+	defer v.close()
+	text, err := v.command(context.Background(), command)
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
 // gone is a check for eventually: none of the daemons runs.
 func (l *lab) gone(daemons ...string) func() string {
 	return func() string {
@@ -141,8 +155,8 @@ func TestEarlySessionIsReset(t *testing.T) {
 	}
 }
 
-// ospfd and ospf6d are killed, also twice in a row and after zebra: no OSPF route leaves the kernel, and what the
-// network withdraws meanwhile goes in the end.
+// ospfd and ospf6d are killed, also twice in a row and after zebra: no OSPF route leaves the kernel. A new zebra is
+// told all routes again. What the network withdraws goes in the end.
 func TestOSPFSurvivesCrashes(t *testing.T) {
 	l := newLab(t)
 	l.namespace("i")
@@ -169,7 +183,16 @@ func TestOSPFSurvivesCrashes(t *testing.T) {
 	}
 	l.eventually("adjacencies", full)
 	l.eventually("routes", routes)
-	gone := l.deletions("ospf")
+	told := func() string { // how many routes zebra has been told by each of them
+		text := l.ask(zebra, "show zebra client summary")
+		for line := range strings.Lines(text) {
+			if f := strings.Fields(line); strings.HasPrefix(line, "ospf") && strings.HasPrefix(f[4], "0/") && strings.HasPrefix(f[5], "0/") {
+				return text
+			}
+		}
+		return contains(text, "ospf ", "ospf6 ")
+	}
+	gone, expected := l.deletions("ospf"), 0
 	for round, die := range [][]string{{ospfd, ospf6d}, {ospfd, ospf6d}, {zebra}, {ospfd, ospf6d}} {
 		old := l.pids(die...)
 		for _, daemon := range die {
@@ -184,21 +207,23 @@ func TestOSPFSurvivesCrashes(t *testing.T) {
 			}
 			return ""
 		})
-		l.eventually("clients of zebra", func() string {
-			names, err := l.router.clients(context.Background())
-			if !names["ospf"] || !names["ospf6"] {
-				return fmt.Sprint(names, err)
-			}
-			return ""
-		})
+		l.eventually(fmt.Sprintf("round %d: zebra is told the routes", round), told)
 		l.eventually(fmt.Sprintf("round %d: adjacencies", round), full)
+		if die[0] == zebra {
+			l.eventually("routes, told again", routes)
+			expected = len(gone())
+		}
 		if s := routes(); s != "" {
 			t.Errorf("round %d: %s", round, s)
 		}
+		if g := gone(); len(g) > expected {
+			t.Errorf("round %d: kernel routes lost: %v", round, g[expected:])
+			expected = len(g)
+		}
 	}
-	if g := gone(); len(g) > 0 {
-		t.Errorf("kernel routes lost: %v", g)
-	}
+	l.eventually("the new daemons know the routes", func() string {
+		return contains(l.ask(ospfd, "show ip ospf route"), "10.9.0.0/24") + contains(l.ask(ospf6d, "show ipv6 ospf6 route"), "2001:db8:9::/64")
+	})
 	l.in("i", "ip", "link", "set", "lan", "down")
 	l.eventually("a withdrawal", func() string {
 		return lacks(l.routes("-4")+l.routes("-6"), "10.9.0.0/24", "2001:db8:9::/64")

@@ -34,6 +34,8 @@ type Routing struct {
 	desired Desired    // what was applied last
 	applied bool
 	units   map[string]*unit // by daemon
+
+	newZebra bool // zebra was started here: daemons that ran before have not told it their routes
 }
 
 // New returns the routing of an instance, which tells book what is wrong. Nothing runs before the first Apply.

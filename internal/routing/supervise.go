@@ -39,6 +39,7 @@ type unit struct {
 	proc    *process.Process
 	fresh   bool // started here, without configuration so far
 	settled bool // has its configuration, and zebra knows it
+	retell  bool // knows routes that its zebra does not
 
 	silent time.Time // zebra only: since when it was found not to answer, zero when it did
 
@@ -163,7 +164,7 @@ func (r *Routing) ensure(ctx context.Context, daemon string, d Desired) error {
 		return err
 	}
 	if p != nil {
-		u.proc = p
+		u.proc, u.retell = p, r.newZebra
 		return nil
 	}
 	stale := 0
@@ -188,12 +189,13 @@ func (r *Routing) ensure(ctx context.Context, daemon string, d Desired) error {
 		return err
 	}
 	r.log.Info("routing daemon started", "daemon", daemon, "pid", p.PID)
-	u.proc, u.fresh = p, true
+	u.proc, u.fresh, u.retell = p, true, false
 	if daemon == zebra {
-		u.silent = time.Time{}
+		u.silent, r.newZebra = time.Time{}, true
 		for name, other := range r.units {
 			other.settled = other.settled && !needsZebra(name) // it has to find this one
 			if other.proc.Alive() {
+				other.retell = true
 				if err := r.holdFor(ctx, name, d); err != nil {
 					r.log.Warn("zebra will not hold the routes of a daemon that crashes", "daemon", name, "error", err)
 				}
@@ -230,12 +232,37 @@ func (r *Routing) place(ctx context.Context, daemon string, d Desired) error {
 		return err
 	}
 	u.fresh = false
-	if joined && !u.settled && daemon == bgpd {
-		if err := r.resetEarly(ctx); err != nil {
+	if joined && !u.settled {
+		if err := r.meetZebra(ctx, daemon); err != nil {
 			return err
 		}
 	}
 	u.settled = joined
+	return nil
+}
+
+// meetZebra does what a daemon that has found its zebra does not do by itself. bgpd tells a new zebra all its routes;
+// ospfd and ospf6d tell what changes from then on, and zebra would take all else out of the kernel when its
+// time to confirm is over. Another administrative distance makes them tell everything again; the adjacencies stay, a
+// route is out of the kernel for some milliseconds.
+func (r *Routing) meetZebra(ctx context.Context, daemon string) error {
+	u := r.unit(daemon)
+	router, isOSPF := map[string]string{ospfd: "router ospf", ospf6d: "router ospf6"}[daemon]
+	switch {
+	case daemon == bgpd:
+		return r.resetEarly(ctx)
+	case !isOSPF || !u.retell:
+		return nil
+	}
+	v, err := dialVTY(ctx, daemon, r.host.socket(daemon))
+	if err != nil {
+		return err
+	}
+	defer v.close()
+	if _, err := v.configure(ctx, []string{router, "distance 110", "no distance 110", "exit"}); err != nil {
+		return err
+	}
+	u.retell = false
 	return nil
 }
 

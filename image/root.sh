@@ -107,6 +107,8 @@ own_files() {
 	(cd image/overlay && find . ! -type d -exec cp -P --parents -t "$root" {} +)
 	mkdir -p "$root/usr/lib/minne" "$root/usr/share/minne"
 	cp LICENSE "$root/usr/share/minne/"
+	mkdir -p "$root/usr/share/bash-completion/completions"
+	bin/minne completion bash >"$root/usr/share/bash-completion/completions/minne"
 	printf '{"version":"%s","arch":"%s","built":"%s"}\n' "$version" "$arch" "$(stamp)" >"$root/usr/lib/minne/release.json"
 	mkdir -p "$root/usr/share/minne/upgrade-keys"
 	if grep -q 'PUBLIC KEY' "$key"; then public=-pubin; else public=; fi

@@ -107,6 +107,7 @@ Every command may be shortened as long as only one fits: "minne sh int" is "minn
 		root.AddCommand(group(a))
 	}
 	strict(root)
+	a.completeNames(root)
 	return root
 }
 

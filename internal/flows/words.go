@@ -121,3 +121,6 @@ func parseProtocol(text string) ([]uint8, error) {
 	}
 	return []uint8{uint8(n)}, nil
 }
+
+// States are the words that a connection's state can have.
+func States() []string { return slices.Clone(states) }

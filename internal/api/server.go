@@ -26,6 +26,10 @@ const sudoHeader = "Minne-Sudo-User"
 // maxPath is the longest path that a unix socket can have, in bytes (sockaddr_un).
 const maxPath = 107
 
+// LongestAnswer is how long the daemon may take for an answer: an apply may wait for routing daemons to start,
+// and for the former configuration to be put back.
+const LongestAnswer = 10 * time.Minute
+
 // Group may read through the socket, where the host has such a group.
 const Group = "minne"
 
@@ -212,9 +216,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	srv := &http.Server{
 		Handler:           s.withPeer(s.mux),
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      10 * time.Minute, // an apply may wait for routing daemons to start
-		IdleTimeout:       30 * time.Second,
+		ReadTimeout:       15 * time.Second, // clients are on this machine
+		WriteTimeout:      LongestAnswer,
+		IdleTimeout:       10 * time.Second,
 		MaxHeaderBytes:    16 << 10,
 		ConnContext:       connPeer,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
@@ -229,33 +233,46 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 		}
 	})
 	defer stop()
-	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := srv.Serve(newRoom(l)); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	<-answered // Serve ends at the beginning of Shutdown, not at its end
 	return nil
 }
 
-// connPeer asks the kernel who opened the connection.
+// connPeer keeps who opened the connection.
 func connPeer(ctx context.Context, c net.Conn) context.Context {
+	if g, ok := c.(*guest); ok {
+		return context.WithValue(ctx, peerKey{}, g.peer)
+	}
+	return context.WithValue(ctx, peerKey{}, peerAt(c))
+}
+
+// peerAt asks the kernel who opened the connection.
+func peerAt(c net.Conn) Peer {
 	unknown := Peer{UID: ^uint32(0), User: "unknown"}
+	cred, err := credentials(c)
+	if err != nil {
+		return unknown
+	}
+	return Peer{UID: cred.Uid, User: userName(cred.Uid)}
+}
+
+// credentials are those of the process at the other end of a unix socket, when it connected or listened.
+func credentials(c net.Conn) (cred *unix.Ucred, err error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
-		return context.WithValue(ctx, peerKey{}, unknown)
+		return nil, fmt.Errorf("%T is no unix socket", c)
 	}
 	raw, err := u.SyscallConn()
 	if err != nil {
-		return context.WithValue(ctx, peerKey{}, unknown)
+		return nil, err
 	}
-	var cred *unix.Ucred
 	var credErr error
 	err = raw.Control(func(fd uintptr) {
 		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
-	if err != nil || credErr != nil {
-		return context.WithValue(ctx, peerKey{}, unknown)
-	}
-	return context.WithValue(ctx, peerKey{}, Peer{UID: cred.Uid, User: userName(cred.Uid)})
+	return cred, errors.Join(err, credErr)
 }
 
 // withPeer takes root's word for whom it works.

@@ -36,8 +36,8 @@ type Desired struct {
 // Render is what cfg asks of the firewall; its files are looked for in dir. A
 // configuration whose policy can't be made was accepted once, and its files have
 // changed since. Then the way is shut rather than open: see Apply.
-func Render(cfg *config.Config, dir string) (Desired, error) {
-	result, err := policy.Compile(cfg, dir)
+func Render(cfg *config.Config, dir string, reach ...policy.Reach) (Desired, error) {
+	result, err := policy.Compile(cfg, dir, reach...)
 	if err != nil {
 		return Desired{Broken: err, Files: result.Files}, nil
 	}

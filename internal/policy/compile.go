@@ -15,6 +15,7 @@ import (
 type compiler struct {
 	cfg      *config.Config
 	dir      string
+	reach    []Reach
 	p        *Policy
 	report   *config.Report // what is refused
 	odd      *config.Report // what is warned of
@@ -51,9 +52,9 @@ type Result struct {
 // Compile makes the intermediate form of a configuration that config.Check
 // accepts. Files are looked for in dir. The error is a *config.Error with every
 // problem found; Files is filled nevertheless.
-func Compile(cfg *config.Config, dir string) (Result, error) {
+func Compile(cfg *config.Config, dir string, reach ...Reach) (Result, error) {
 	c := &compiler{
-		cfg: cfg, dir: dir, p: &Policy{pair: map[[2]ZoneID]int{}},
+		cfg: cfg, dir: dir, reach: reach, p: &Policy{pair: map[[2]ZoneID]int{}},
 		report: config.NewReport(cfg), odd: config.NewReport(cfg),
 		zoneIDs: map[string]ZoneID{}, setIndex: map[string]int{}, files: map[string]string{},
 	}
@@ -84,7 +85,7 @@ func Compile(cfg *config.Config, dir string) (Result, error) {
 
 // file reads a file of the configuration and remembers it.
 func (c *compiler) file(name string) (path, text string, err error) {
-	path, text, err = ReadListed(c.dir, name)
+	path, text, err = ReadListed(c.dir, name, c.reach...)
 	if err == nil {
 		c.files[path] = text
 	}

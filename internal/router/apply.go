@@ -11,6 +11,7 @@ import (
 
 	"minne/internal/api"
 	"minne/internal/plan"
+	"minne/internal/policy"
 	"minne/internal/revisions"
 )
 
@@ -20,9 +21,14 @@ const (
 	maxConfirm = 24 * time.Hour
 )
 
-// Plan says what applying the configuration would change. It changes nothing.
+// Plan says what applying the configuration would change. It changes nothing. Who is not root may ask about files
+// beside the configuration only: the daemon opens them as root.
 func (e *Engine) Plan(ctx context.Context, q api.Commit) (api.Result, error) {
-	t, err := e.prepare(q)
+	reach := policy.Everywhere
+	if api.PeerOf(ctx).UID != 0 {
+		reach = policy.Beside
+	}
+	t, err := e.prepareWithin(q, reach)
 	if err != nil {
 		return api.Result{}, err
 	}

@@ -16,6 +16,7 @@ import (
 	"minne/internal/fastpath/match"
 	"minne/internal/firewall"
 	"minne/internal/plan"
+	"minne/internal/policy"
 	"minne/internal/revisions"
 )
 
@@ -75,8 +76,9 @@ type Engine struct {
 	forwarding func(ctx context.Context, on bool) error
 	// stands says why the kernel might let pass what a state of the firewall denies; nil asks nobody.
 	stands func(Desired) error
-	// read turns a file's text into an Input; strict also refuses what the checks find.
-	read func(source, text string, strict bool) (Input, error)
+	// read turns a file's text into an Input; strict also refuses what the checks find. reach says which files it
+	// may name.
+	read func(source, text string, strict bool, reach policy.Reach) (Input, error)
 	// fingerprint tells the secrets that a configuration uses, without showing them.
 	fingerprint func(Input) map[string]string
 	// fault is called at the named points of a commit, for tests (see fault.go).
@@ -194,9 +196,11 @@ func (e *Engine) Left(d *revisions.Deadline) time.Duration {
 }
 
 // prepare reads, checks and renders a configuration.
-func (e *Engine) prepare(q api.Commit) (*target, error) {
+func (e *Engine) prepare(q api.Commit) (*target, error) { return e.prepareWithin(q, policy.Everywhere) }
+
+func (e *Engine) prepareWithin(q api.Commit, reach policy.Reach) (*target, error) {
 	source, text := q.Source, q.Config
-	in, err := e.read(source, text, true)
+	in, err := e.read(source, text, true, reach)
 	if err != nil {
 		return nil, invalid(err)
 	}
@@ -224,7 +228,7 @@ func invalid(err error) error {
 // recall makes a stored revision ready to be put in place again. What the checks
 // of today say about it is not asked: it ran before.
 func (e *Engine) recall(rev revisions.Revision) (*target, error) {
-	in, err := e.read(fmt.Sprintf("revision %d", rev.Number), rev.Config, false)
+	in, err := e.read(fmt.Sprintf("revision %d", rev.Number), rev.Config, false, policy.Everywhere)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"minne/internal/api"
 	"minne/internal/config"
 	"minne/internal/plan"
+	"minne/internal/policy"
 	"minne/internal/revisions"
 )
 
@@ -74,7 +75,7 @@ func (b *bench) restart() {
 	})
 }
 
-func readHostname(source, text string, strict bool) (Input, error) {
+func readHostname(source, text string, strict bool, _ policy.Reach) (Input, error) {
 	if strings.HasPrefix(text, "unreadable") || strict && strings.HasPrefix(text, "wrong") {
 		return Input{}, &config.Error{}
 	}

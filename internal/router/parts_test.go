@@ -15,6 +15,7 @@ import (
 
 	"minne/internal/api"
 	"minne/internal/config"
+	"minne/internal/policy"
 )
 
 func TestKernelClock(t *testing.T) {
@@ -137,12 +138,12 @@ func TestAnotherPasswordIsAnotherConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.fingerprint = f.of
-	secrets := func(text string) func(string, string, bool) (Input, error) {
+	secrets := func(text string) func(string, string, bool, policy.Reach) (Input, error) {
 		known, err := config.ParseSecrets("secrets.yaml", []byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return func(_, text string, _ bool) (Input, error) {
+		return func(_, text string, _ bool, _ policy.Reach) (Input, error) {
 			cfg := &config.Config{System: config.System{Hostname: text, Admin: config.Admin{Password: "admin"}}}
 			return Input{Config: cfg, Secrets: known}, nil
 		}

@@ -17,6 +17,7 @@ import (
 	"minne/internal/firewall"
 	"minne/internal/instance"
 	"minne/internal/medium"
+	"minne/internal/policy"
 )
 
 // reader reads configurations and the secrets beside them.
@@ -28,8 +29,8 @@ type reader struct {
 
 // read parses a configuration. When strict, everything about it must be right.
 // Else it is one that ran before, of which as much as possible shall run again:
-// without readable secrets the parts that need none.
-func (r reader) read(source, text string, strict bool) (Input, error) {
+// without readable secrets the parts that need none. reach says which files it may name.
+func (r reader) read(source, text string, strict bool, reach policy.Reach) (Input, error) {
 	cfg, err := config.Parse(source, []byte(text))
 	if err != nil {
 		return Input{}, err
@@ -46,14 +47,14 @@ func (r reader) read(source, text string, strict bool) (Input, error) {
 		return Input{}, err
 	}
 	in := Input{Config: cfg, Secrets: secrets}
-	in.Firewall, err = firewall.Render(cfg, filepath.Dir(r.inst.Config))
+	in.Firewall, err = firewall.Render(cfg, filepath.Dir(r.inst.Config), reach)
 	if err == nil && strict {
 		err = in.Firewall.Broken
 	}
 	if err != nil {
 		return in, err
 	}
-	in.Match, err = match.Compile(cfg, filepath.Dir(r.inst.Config))
+	in.Match, err = match.Compile(cfg, filepath.Dir(r.inst.Config), reach)
 	if err != nil && !strict {
 		r.log.Error("flows are not recognised by patterns", "error", err)
 		err = nil

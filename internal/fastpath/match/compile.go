@@ -112,6 +112,7 @@ func (s *Sets) SameProgram(other *Sets) bool {
 // compiler gathers patterns and what is wrong with them.
 type compiler struct {
 	dir      string
+	reach    []policy.Reach
 	report   *config.Report
 	sets     *Sets
 	patterns []automaton.Pattern
@@ -127,12 +128,12 @@ type place struct {
 
 // Compile compiles what a configuration asks for; nil when it has no patterns. Files are looked for
 // from dir. The error is a *config.Error with every problem found.
-func Compile(cfg *config.Config, dir string) (*Sets, error) {
+func Compile(cfg *config.Config, dir string, reach ...policy.Reach) (*Sets, error) {
 	m := cfg.Recognise
 	if m == nil {
 		return nil, nil
 	}
-	c := &compiler{dir: dir, report: config.NewReport(cfg), sets: &Sets{
+	c := &compiler{dir: dir, reach: reach, report: config.NewReport(cfg), sets: &Sets{
 		Packets: or(m.Packets, defaultPackets), Bytes: or(m.Bytes, defaultBytes), Flows: or(m.Flows, defaultFlows), Files: map[string]string{},
 	}}
 	if cfg.FastPath.Mode == "off" {
@@ -195,7 +196,7 @@ func (c *compiler) set(name string, s *config.PatternSet) {
 
 // file reads patterns, one a line.
 func (c *compiler) file(path, name string) {
-	file, text, err := policy.ReadListed(c.dir, name)
+	file, text, err := policy.ReadListed(c.dir, name, c.reach...)
 	if err != nil {
 		c.report.Refuse(path, err.Error(), "a file with a pattern a line", "")
 		return

@@ -50,15 +50,18 @@ type Counters struct {
 
 // RouteEntry is a route of the kernel's main table.
 type RouteEntry struct {
-	Prefix    netip.Prefix `json:"prefix"`
-	Source    string       `json:"source,omitempty"` // of an IPv6 source-specific route
-	Type      string       `json:"type"`             // "unicast", "blackhole", …
-	Protocol  string       `json:"protocol"`         // who installed it
-	Distance  uint32       `json:"distance"`
-	Metric    uint32       `json:"metric"`
-	MTU       uint32       `json:"mtu,omitempty"`
-	NextHopID uint32       `json:"next-hop-id,omitempty"`
-	NextHops  []NextHop    `json:"next-hops,omitempty"`
+	Prefix   netip.Prefix `json:"prefix"`
+	Source   string       `json:"source,omitempty"` // of an IPv6 source-specific route
+	Type     string       `json:"type"`             // "unicast", "blackhole", …
+	Protocol string       `json:"protocol"`         // who installed it
+	// What the route's protocol gave it. The kernel knows one number for both, of which routing
+	// daemons make no use: for their routes it is for them to say, and nil until then.
+	Distance  *uint32   `json:"distance,omitempty"` // administrative
+	Metric    *uint32   `json:"metric,omitempty"`
+	Priority  uint32    `json:"kernel-metric"` // by which the kernel chooses among routes to one prefix
+	MTU       uint32    `json:"mtu,omitempty"`
+	NextHopID uint32    `json:"next-hop-id,omitempty"`
+	NextHops  []NextHop `json:"next-hops,omitempty"`
 }
 
 // NextHop is where a RouteEntry leads.
@@ -188,7 +191,7 @@ func (k *Kernel) Routes(ctx context.Context, family uint8, prefix netip.Prefix, 
 	prefix = prefix.Masked()
 	address := prefix.IsValid() && prefix.IsSingleIP() && !longer
 	nextHops := map[uint32]rib.NextHopGroup{}
-	var list []RouteEntry
+	list := []RouteEntry{}
 	var r routeMessage
 	best := -1
 	_, err = a.dump(ctx, unix.RTM_GETROUTE, rtMsgLen, func(body []byte, b *builder) {
@@ -206,7 +209,7 @@ func (k *Kernel) Routes(ctx context.Context, family uint8, prefix netip.Prefix, 
 			return nil
 		}
 		if address && r.Prefix.Bits() > best {
-			best, list = r.Prefix.Bits(), nil
+			best, list = r.Prefix.Bits(), list[:0]
 		}
 		if r.NextHopID != 0 {
 			nextHops[r.NextHopID] = rib.NextHopGroup{}
@@ -223,7 +226,7 @@ func (k *Kernel) Routes(ctx context.Context, family uint8, prefix netip.Prefix, 
 		}
 	}
 	slices.SortStableFunc(list, func(a, b RouteEntry) int {
-		return cmp.Or(a.Prefix.Addr().Compare(b.Prefix.Addr()), a.Prefix.Bits()-b.Prefix.Bits(), cmp.Compare(a.Metric, b.Metric))
+		return cmp.Or(a.Prefix.Addr().Compare(b.Prefix.Addr()), a.Prefix.Bits()-b.Prefix.Bits(), cmp.Compare(a.Priority, b.Priority))
 	})
 	return list, nil
 }
@@ -239,9 +242,9 @@ func linkNames(ctx context.Context, a *asker) (map[int]string, error) {
 
 func routeEntry(r *rib.Route, names map[int]string) RouteEntry {
 	e := RouteEntry{Prefix: r.Prefix, Type: typeWords[r.Type], Protocol: protocolWords(r.Protocol),
-		Distance: r.Metric, Metric: r.Metric, MTU: r.MTU, NextHopID: r.NextHopID}
-	if r.Metric >= 1<<24 {
-		e.Distance = r.Metric >> 24
+		Priority: r.Metric, MTU: r.MTU, NextHopID: r.NextHopID}
+	if distance, metric, ok := rank(r); ok {
+		e.Distance, e.Metric = &distance, &metric
 	}
 	if r.Source.IsValid() {
 		e.Source = r.Source.String()
@@ -250,6 +253,21 @@ func routeEntry(r *rib.Route, names map[int]string) RouteEntry {
 		e.NextHops = append(e.NextHops, nextHop(h, names))
 	}
 	return e
+}
+
+// rank is the administrative distance and the metric of a route, where its metric in the kernel tells: see Metric.
+func rank(r *rib.Route) (distance, metric uint32, ok bool) {
+	switch {
+	case r.Protocol == unix.RTPROT_KERNEL:
+		return 0, 0, true
+	case r.Protocol >= unix.RTPROT_BGP && r.Protocol <= unix.RTPROT_EIGRP, r.Protocol == unix.RTPROT_ZEBRA, r.Protocol >= protocolStaticd:
+		return 0, 0, false // FRR's have the same metric in the kernel, whatever theirs is
+	case r.Metric >= 1<<24:
+		return r.Metric >> 24, r.Metric & (1<<24 - 1), true
+	case r.Protocol == protocolStatic && r.Metric < 20:
+		return r.Metric, 0, true
+	}
+	return 0, r.Metric, true
 }
 
 func nextHop(h rib.Hop, names map[int]string) NextHop {
@@ -329,6 +347,9 @@ var typeWords = map[rib.RouteType]string{
 	rib.Blackhole: "blackhole", rib.Unreachable: "unreachable", rib.Prohibit: "prohibit", rib.Throw: "throw",
 }
 
+// protocolStaticd is FRR's number for its own static routes, the first of those that have no name in the kernel.
+const protocolStaticd = 196
+
 // protocolWords names an RTPROT_ value as `ip route` does.
 func protocolWords(p uint8) string {
 	switch p {
@@ -338,7 +359,7 @@ func protocolWords(p uint8) string {
 		return "connected"
 	case unix.RTPROT_BOOT:
 		return "boot"
-	case unix.RTPROT_STATIC, 196: // 196: FRR's staticd
+	case unix.RTPROT_STATIC, protocolStaticd:
 		return "static"
 	case unix.RTPROT_RA:
 		return "ra"

@@ -53,11 +53,11 @@ func TestRoutesByPrefix(t *testing.T) {
 		longer bool
 		want   []string
 	}{
-		{"10.9.0.0/16", false, []string{"10.9.0.0/16 unicast static 1 10.0.0.2@c0", "10.9.0.0/16 blackhole static 254"}},
-		{"10.9.0.0/16", true, []string{"10.9.0.0/16 unicast static 1 10.0.0.2@c0", "10.9.0.0/16 blackhole static 254",
-			"10.9.1.0/24 unicast boot 0 10.0.0.2@c0 10.1.0.2@c1*2", "10.9.2.0/24 unicast bgp 20 10.0.0.3@c0*4 10.1.0.3@c1"}},
-		{"10.9.2.7/32", false, []string{"10.9.2.0/24 unicast bgp 20 10.0.0.3@c0*4 10.1.0.3@c1"}},
-		{"10.9.9.7/32", false, []string{"10.9.0.0/16 unicast static 1 10.0.0.2@c0", "10.9.0.0/16 blackhole static 254"}},
+		{"10.9.0.0/16", false, []string{"10.9.0.0/16 unicast static 1/0 10.0.0.2@c0", "10.9.0.0/16 blackhole static 254/0"}},
+		{"10.9.0.0/16", true, []string{"10.9.0.0/16 unicast static 1/0 10.0.0.2@c0", "10.9.0.0/16 blackhole static 254/0",
+			"10.9.1.0/24 unicast boot 0/0 10.0.0.2@c0 10.1.0.2@c1*2", "10.9.2.0/24 unicast bgp 10.0.0.3@c0*4 10.1.0.3@c1"}},
+		{"10.9.2.7/32", false, []string{"10.9.2.0/24 unicast bgp 10.0.0.3@c0*4 10.1.0.3@c1"}},
+		{"10.9.9.7/32", false, []string{"10.9.0.0/16 unicast static 1/0 10.0.0.2@c0", "10.9.0.0/16 blackhole static 254/0"}},
 		{"192.0.2.0/24", true, nil},
 	} {
 		found, err := k.Routes(context.Background(), unix.AF_INET, netip.MustParsePrefix(c.prefix), c.longer)
@@ -93,7 +93,10 @@ func TestNeighboursShowState(t *testing.T) {
 }
 
 func routeText(r RouteEntry) string {
-	text := fmt.Sprint(r.Prefix, " ", r.Type, " ", r.Protocol, " ", r.Distance)
+	text := fmt.Sprint(r.Prefix, " ", r.Type, " ", r.Protocol)
+	if r.Distance != nil {
+		text += fmt.Sprintf(" %d/%d", *r.Distance, *r.Metric)
+	}
 	for _, h := range r.NextHops {
 		text += " " + h.Gateway + "@" + h.Interface
 		if h.Weight > 1 {

@@ -176,6 +176,9 @@ func viewRoutes(ctx context.Context, d *Daemon, query url.Values) (any, error) {
 	if limit, err := strconv.Atoi(query.Get("limit")); err == nil && limit > 0 && limit < len(routes) {
 		v.Routes = routes[:limit]
 	}
+	if err := d.parts.rank(ctx, bits == 128, routes, v.Routes); err != nil {
+		return nil, err
+	}
 	// Candidates need a routing daemon. Without one the kernel's routes are all there is.
 	if prefix.IsValid() && len(v.Routes) > 0 {
 		v.Candidates, err = d.parts.routing.Route(ctx, v.Routes[0].Prefix, false)

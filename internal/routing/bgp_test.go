@@ -347,6 +347,10 @@ func TestBGPSurvivesCrashes(t *testing.T) {
 	})
 	time.Sleep(2 * time.Second) // deferral of the best path: routes come back by End-of-RIB
 	l.eventually("routes", l.via("-4", "4.4.0.0/16", "to-a"))
+	ranks, err := l.router.Ranks(context.Background(), false, "bgp")
+	if err != nil || ranks[prefix("4.4.0.0/16").Prefix] != (Rank{Distance: 20}) {
+		t.Errorf("ranks %v, error %v; expected distance 20, metric 0", ranks, err)
+	}
 	close(lost)
 	<-watching
 	if g := gone(); len(g) > 0 {

@@ -92,8 +92,8 @@ func route(w io.Writer, r kernel.RouteEntry) error {
 	if r.Source != "" {
 		line += " from " + r.Source
 	}
-	if r.Protocol != "connected" {
-		line += fmt.Sprintf(" [%d/%d]", r.Distance, r.Metric)
+	if r.Protocol != "connected" && r.Distance != nil && r.Metric != nil {
+		line += fmt.Sprintf(" [%d/%d]", *r.Distance, *r.Metric)
 	}
 	if len(r.NextHops) == 0 {
 		_, err := fmt.Fprintf(w, "%s %s\n", line, r.Type)

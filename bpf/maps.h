@@ -38,7 +38,7 @@ struct control {
 	__u64 hash_key;  // both halves of the SipHash key of multipath
 	__s64 samples;   // drops and punts that may still be sampled; readers refill it
 	__u32 policy;    // POLICY_ (policy.h), 0 without a firewall
-	__u32 reserved;
+	__u32 firewall;  // its fingerprint, for the daemon that comes next; 0 for one that nobody knows
 	__u32 timeout_tcp; // of conntrack for an established connection, ms
 	__u32 timeout_udp; // and for UDP that went both ways
 };

@@ -68,6 +68,10 @@ func TestStatusTellsFaults(t *testing.T) {
 
 	b.want(0, "", "fast-path", "off")
 	b.wantState(exitDegraded, "degraded (2)\n", "fast path on lan: not running, the kernel forwards what arrives there: taken off by hand")
+	b.want(0, "put in place again", "apply", file) // the unchanged file undoes it
+	b.wantHealthy()
+
+	b.want(0, "", "fast-path", "off")
 	b.want(0, "", "apply", b.file("off.yaml", b.read(file)+"fast-path: {mode: off}\n"))
 	b.wantHealthy()
 

@@ -18,6 +18,7 @@ import (
 	"minne/internal/fastpath/fib"
 	"minne/internal/fastpath/flow"
 	"minne/internal/fastpath/mapped"
+	"minne/internal/health"
 	"minne/internal/instance"
 	"minne/internal/rib"
 )
@@ -45,6 +46,9 @@ type FastPath struct {
 	broken    error             // why the program can't be loaded
 	ears      []*os.File        // sockets that hear of settings and features
 	failed    error             // of ports, since the last Apply
+	astray    error             // programs of an earlier daemon are on ports and can't be told to do nothing
+	foreign   bool              // a port that should have the program has somebody else's
+	told      *health.Book      // of what is wrong, and what was repaired
 	peers     guardPeers        // stations that the guard knows by name
 	listener  flow.Listener     // hears of flows that end; may be nil
 	conntrack func() Conntrack  // opens what is asked about connections; may be nil
@@ -58,7 +62,7 @@ var _ rib.Listener = (*FastPath)(nil)
 
 // New returns the fast path of an instance. It touches nothing yet.
 func New(inst instance.Instance, log *slog.Logger) *FastPath {
-	return &FastPath{inst: inst, log: log, ports: map[int]*port{}, refused: map[string]string{}, load: load}
+	return &FastPath{inst: inst, log: log, ports: map[int]*port{}, refused: map[string]string{}, load: load, told: health.NewBook(log)}
 }
 
 // open loads the program and finds what an earlier daemon left. A failure is remembered: there is
@@ -76,6 +80,7 @@ func (f *FastPath) open() error {
 			}
 		}
 		f.ports = map[int]*port{}
+		f.astray = f.takeStraysOff()
 	}
 	return f.broken
 }
@@ -86,6 +91,9 @@ func (f *FastPath) start() error {
 	}
 	ports, err := adoptPorts(f.inst.BPFDir)
 	if err != nil {
+		f.log.Warn("a pin of an earlier daemon can't be used; its port is looked for in the kernel", "error", err)
+	}
+	if err := f.adoptUnpinned(ports); err != nil {
 		return err
 	}
 	f.ports, f.adopted = ports, len(ports)
@@ -125,6 +133,23 @@ func (f *FastPath) start() error {
 	return nil
 }
 
+// adoptUnpinned adds ports that have a program of an earlier daemon and no pin that leads to it: somebody has removed
+// the pin, and a process still holds the link.
+func (f *FastPath) adoptUnpinned(ports map[int]*port) error {
+	found, err := strays(f.owns)
+	for _, s := range found {
+		if ports[s.ifindex] == nil {
+			l, e := linkOn(s.ifindex, programID(s.program))
+			if e == nil && l != nil {
+				ports[s.ifindex] = &port{ifindex: s.ifindex, link: l}
+			}
+			err = errors.Join(err, e)
+		}
+		s.close()
+	}
+	return err
+}
+
 func (f *FastPath) locked(do func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -161,11 +186,21 @@ func (f *FastPath) Apply(_ context.Context, d Desired) error {
 	defer f.mu.Unlock()
 	f.desired, f.applied = d, true
 	if err := f.open(); err != nil {
+		if f.astray != nil {
+			f.astray = f.takeStraysOff()
+		}
+		if f.astray != nil {
+			return errors.Join(err, f.astray)
+		}
 		if d.Mode == "off" || d.Mode == "auto" {
 			return nil // logged already; the kernel forwards
 		}
 		return err
 	}
+	if err := f.forgetOff(); err != nil {
+		return err
+	}
+	f.forgetDetached()
 	f.tables.desired = d
 	s := f.restructured(f.prog.shape)
 	s.match = f.prog.matchFor(d)
@@ -210,6 +245,7 @@ func (f *FastPath) learnLinks() error {
 // rebuild loads another program with tables of another shape, fills them, and puts it in the place
 // of the old one, port by port, each in one step. When that fails, all ports run the old one as before.
 func (f *FastPath) rebuild(s shape) error {
+	f.forgetDetached() // an operator's off, or somebody's hand: there is no port to exchange it on
 	f.dropCapture(f.capturing, errors.New("the router's tables have changed their size, which exchanges the program: start the capture again"))
 	next, err := f.loadNext(s)
 	if err != nil {
@@ -370,7 +406,7 @@ func (f *FastPath) reconcileLogged() {
 // reconcile makes the set of ports as desired. It changes nothing before an operator's word is
 // known, and no adopted port before the tables are complete.
 func (f *FastPath) reconcile() error {
-	if !f.applied || f.adopted > 0 && !f.tables.complete {
+	if !f.applied || f.adopted > 0 && !f.tables.complete || f.offByHand() {
 		return nil
 	}
 	if err := f.putPeers(); err != nil {
@@ -380,11 +416,14 @@ func (f *FastPath) reconcile() error {
 	attached, transmits, unsummed := maps.Clone(f.tables.attached), maps.Clone(f.tables.transmits), maps.Clone(f.tables.unsummed)
 	f.openAdopted(wanted)
 	refusedBefore := f.refused
-	f.refused = map[string]string{}
+	f.refused, f.foreign = map[string]string{}, false
 	var failed []error
 	for ifindex, name := range wanted {
 		if err := f.keepPort(ifindex, name); err != nil {
 			f.refused[name] = err.Error()
+			if errors.As(err, new(errForeign)) {
+				f.foreign = true
+			}
 			if f.desired.Mode != "auto" {
 				failed = append(failed, fmt.Errorf("fast path on %s: %w", name, err))
 			} else if refusedBefore[name] != err.Error() {
@@ -404,23 +443,10 @@ func (f *FastPath) reconcile() error {
 	return errors.Join(failed...)
 }
 
-// restorePins takes in that somebody took the fast path away behind the daemon's back (minne
-// fast-path off): ports that are detached are forgotten, and the counters are pinned again. Only an
-// apply does so, for whoever took it away had a reason.
+// restorePins puts back pins that somebody has taken away behind the daemon's back.
 func (f *FastPath) restorePins() error {
-	for ifindex, p := range f.ports {
-		if on, err := attachedTo(p.link); err != nil || on != ifindex {
-			_ = p.detach() // of a device that is gone, or detached already: only the handle is left
-			delete(f.ports, ifindex)
-			delete(f.tables.attached, ifindex)
-			delete(f.tables.transmits, ifindex)
-			delete(f.tables.unsummed, ifindex)
-		}
-	}
-	if err := ensureDir(f.inst.BPFDir); err != nil {
-		return err
-	}
-	return pinCounters(f.inst.BPFDir, f.prog)
+	_, err := f.mendPins()
+	return err
 }
 
 // wantedPorts are the links that should have the program, by ifindex: interfaces with the fast

@@ -112,7 +112,7 @@ func newBench(t testing.TB) *bench { return newBenchWith(t, nil) }
 // newBenchWith is a bench whose daemon has a firewall from the beginning.
 func newBenchWith(t testing.TB, firewall *judge.Policy) *bench {
 	t.Helper()
-	b := &bench{t: t, firewall: firewall, inst: instance.Instance{Name: "test", BPFDir: filepath.Join("/sys/fs/bpf", t.Name())}}
+	b := &bench{t: t, firewall: firewall, inst: instance.Instance{Name: "test", RunDir: t.TempDir(), BPFDir: filepath.Join("/sys/fs/bpf", t.Name())}}
 	b.in, b.a = addVeth(t, "in", "a", macIn)
 	b.out, b.b = addVeth(t, "out", "b", macOut)
 	for _, name := range []string{"all", "in", "out"} {
@@ -159,6 +159,7 @@ func (b *bench) start() {
 			b.t.Error(err)
 		}
 	}()
+	go b.fast.Watch().Run(ctx)
 	select {
 	case <-watcher.Ready():
 	case <-time.After(time.Minute):

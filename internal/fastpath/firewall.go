@@ -90,6 +90,9 @@ func (w Firewall) Apply(_ context.Context, p *judge.Policy) error {
 	if f.firewall.kernel != "" {
 		f.log.Warn("the kernel judges all packets: the fast path can't repeat the firewall", "reason", f.firewall.kernel)
 	}
+	if err := f.silence(p); err != nil {
+		return fmt.Errorf("the fast path of an earlier daemon may judge by its own rules: %w", err)
+	}
 	if f.tables == nil {
 		return nil // packets are still the kernel's; start takes it from here
 	}
@@ -252,7 +255,7 @@ func (t *tables) putFirewall(w *firewall) error {
 	}
 	t.prog.control.store(controlTimeouts, timeoutWord(newProcSettings()))
 	before := w.counts()
-	t.prog.control.store(controlPolicy, pair(flags, 0))
+	t.prog.control.store(controlPolicy, pair(flags, fingerprint(p)))
 	m.flows.Invalidate()
 	mapped.WaitForReaders() // now no packet is judged by the old firewall
 	m.keep(numbers)

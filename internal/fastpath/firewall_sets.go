@@ -83,6 +83,8 @@ func (f *FastPath) ChangeSet(name string, add, del []netip.Prefix) (known bool, 
 		return false, nil
 	}
 	f.firewall.changed = true
+	flags, _ := splitPair(f.prog.control.load(controlPolicy))
+	f.prog.control.store(controlPolicy, pair(flags, 0)) // no firewall that a later daemon has is known to be this one
 	var failed []error
 	for _, p := range add {
 		if err := m.sets.Add(number, p); err != nil {

@@ -150,7 +150,10 @@ func (f *FastPath) observePorts() []ObservedPort {
 			one.Why = "runs the program of the daemon before until the tables are complete"
 		}
 		if on, err := attachedTo(p.link); err != nil || on != p.ifindex {
-			one.Mode, one.Why = "off", "taken off by hand (minne fast-path off), until the next apply"
+			one.Mode, one.Why = "off", "the program is detached"
+			if f.offByHand() {
+				one.Why = f.whyOff(one.Name, f.desired.Interfaces[one.Name])
+			}
 		} else if i, err := p.link.Info(); err == nil {
 			one.Program = uint32(i.Program)
 		}
@@ -172,6 +175,8 @@ func (f *FastPath) observePorts() []ObservedPort {
 // whyOff says why an interface of the configuration has no program.
 func (f *FastPath) whyOff(name string, d DesiredPort) string {
 	switch why := f.refused[name]; {
+	case f.offByHand():
+		return "taken off by hand (minne fast-path off), until the next apply"
 	case why != "":
 		return why
 	case f.desired.Mode == "off":
@@ -276,7 +281,7 @@ func readTraffic(m *ebpf.Map, ifindex int) (ObservedTraffic, error) {
 func Left(inst instance.Instance, here bool) (Observed, error) {
 	o := Observed{Mode: "off"}
 	ports, err := adoptPorts(inst.BPFDir)
-	if err != nil {
+	if err != nil && len(ports) == 0 {
 		return o, err
 	}
 	for index, p := range ports {

@@ -10,11 +10,8 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-
-	"minne/internal/instance"
 )
 
 // bpffs is where Linux has its file system for pinned eBPF objects.
@@ -100,35 +97,6 @@ func removeIfThere(path string) error {
 		return err
 	}
 	return nil
-}
-
-// Off takes the fast path of an instance away: programs off the ports, pins, counters. It needs no
-// daemon. One that runs leaves it so until its next apply.
-func Off(inst instance.Instance) error {
-	entries, err := os.ReadDir(inst.BPFDir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading the pinned objects: %w", err)
-	}
-	var failed []error
-	for _, e := range entries {
-		path := filepath.Join(inst.BPFDir, e.Name())
-		if !strings.HasPrefix(e.Name(), portPin) {
-			failed = append(failed, removeIfThere(path))
-			continue
-		}
-		l, err := link.LoadPinnedLink(path, nil)
-		if err == nil {
-			err = takeOff(l)
-		}
-		if err != nil {
-			failed = append(failed, fmt.Errorf("taking off the program pinned at %s: %w", path, err))
-		}
-	}
-	failed = append(failed, removeIfThere(inst.BPFDir))
-	return errors.Join(failed...)
 }
 
 // attachedGeneric is XDP_ATTACHED_SKB of include/uapi/linux/if_link.h.

@@ -29,6 +29,9 @@ func (f *FastPath) Plan(_ context.Context, d Desired) ([]plan.Change, error) {
 		changes = append(changes, guardChanges(before.Guard, d.Guard)...)
 		changes = append(changes, matchChanges(before.Match, d.Match)...)
 	}
+	if f.offByHand() && d.Mode != "off" {
+		changes = append(changes, plan.Change{Subsystem: subsystem, Action: plan.Modify, Object: "all ports", From: "taken off by hand", To: string(d.Mode)})
+	}
 	for _, name := range both(before, d) {
 		was, is := before.Interfaces[name], d.Interfaces[name]
 		object := "fast path on " + name

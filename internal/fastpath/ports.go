@@ -28,6 +28,7 @@ type port struct {
 	ifindex  int
 	name     string
 	link     link.Link // nil when the program is not attached
+	pin      string    // where the link is pinned
 	current  bool      // the link runs this daemon's program, not that of an earlier one
 	generic  bool
 	why      string // for show fast-path
@@ -42,7 +43,8 @@ func (e errForeign) Error() string {
 	return fmt.Sprintf("XDP program %s is attached, and not ours: detach it, or set fast-path: off for the interface", e.program)
 }
 
-// adoptPorts finds the links that an earlier daemon pinned.
+// adoptPorts finds the links that an earlier daemon pinned. The error tells of pins that lead to no link; the others are
+// returned all the same.
 func adoptPorts(dir string) (map[int]*port, error) {
 	ports := map[int]*port{}
 	entries, err := os.ReadDir(dir)
@@ -50,8 +52,9 @@ func adoptPorts(dir string) (map[int]*port, error) {
 		return ports, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the pinned ports: %w", err)
+		return ports, fmt.Errorf("reading the pinned ports: %w", err)
 	}
+	var failed []error
 	for _, e := range entries {
 		index, err := strconv.Atoi(strings.TrimPrefix(e.Name(), portPin))
 		if !strings.HasPrefix(e.Name(), portPin) || err != nil {
@@ -60,7 +63,8 @@ func adoptPorts(dir string) (map[int]*port, error) {
 		path := filepath.Join(dir, e.Name())
 		l, err := link.LoadPinnedLink(path, nil)
 		if err != nil {
-			return nil, fmt.Errorf("adopting %s: %w", path, err)
+			failed = append(failed, fmt.Errorf("adopting %s: %w", path, err))
+			continue
 		}
 		on, err := attachedTo(l)
 		if err != nil || on != index { // the device is gone, or its index is another's now
@@ -68,9 +72,9 @@ func adoptPorts(dir string) (map[int]*port, error) {
 			l.Close()
 			continue
 		}
-		ports[index] = &port{ifindex: index, link: l}
+		ports[index] = &port{ifindex: index, link: l, pin: path}
 	}
-	return ports, nil
+	return ports, errors.Join(failed...)
 }
 
 // attachedTo is the ifindex that a link is attached to; 0 when its device is gone.
@@ -98,12 +102,12 @@ func (p *port) attach(prog *ebpf.Program, mode config.FastPathMode, dir string) 
 	if err != nil {
 		return p.explain(err)
 	}
-	path := filepath.Join(dir, portPin+strconv.Itoa(p.ifindex))
-	if err := l.Pin(path); err != nil {
-		l.Close()
-		return fmt.Errorf("pinning the program on %s at %s: %w", p.name, path, err)
+	p.link = l
+	if _, err := p.mendPin(dir); err != nil {
+		p.link = nil
+		return errors.Join(err, takeOff(l))
 	}
-	p.link, p.current = l, true
+	p.pin, p.current = pinOf(dir, p.ifindex), true
 	p.unsummed = p.generic || leavesSums(driverOf(p.name), busOf(p.name))
 	return nil
 }
@@ -139,6 +143,9 @@ func (p *port) detach() error {
 		return nil
 	}
 	err := takeOff(p.link)
+	if p.pin != "" {
+		err = errors.Join(err, removeIfThere(p.pin))
+	}
 	p.link, p.current = nil, false
 	return err
 }

@@ -45,12 +45,12 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 		live = inst.RunDir // elements come and go all day: that would wear the medium out
 	}
 	filter := firewall.New(live, log.With("task", "firewall"))
-	wrong := health.NewBook(log.With("task", "health"))
-	filter.TellHealth(wrong)
 	book := flows.New(fast, filter.Zones)
 	fast.TellFlows(book)
 	own := OwnsHost(inst)
 	told := health.NewBook(log.With("task", "health"))
+	fast.TellHealth(told)
+	filter.TellHealth(told)
 	kern := kernel.New(log.With("task", "kernel"), kernel.Options{OwnHost: own})
 	fast.AskConntrack(func() fastpath.Conntrack { return new(flows.Asker) })
 	p := parts{
@@ -127,7 +127,7 @@ func renderFastPath(in Input) (fastpath.Desired, error) {
 
 // tasks returns what runs as long as the daemon does.
 func (p parts) tasks() []task.Task {
-	return append([]task.Task{p.watcher, p.tick, p.reassert, newFollowFilter(p), p.routing, p.fastpath.Collector()}, p.services.tasks()...)
+	return append([]task.Task{p.watcher, p.tick, p.reassert, newFollowFilter(p), p.routing, p.fastpath.Collector(), p.fastpath.Watch()}, p.services.tasks()...)
 }
 
 func (p parts) forwarding(ctx context.Context, on bool) error { return p.kernel.Forwarding(ctx, on) }
@@ -138,7 +138,7 @@ func (p parts) takeDown(ctx context.Context) error {
 	p.fastpath.Close()
 	return errors.Join(
 		p.kernel.Forwarding(ctx, false),
-		fastpath.Off(p.inst),
+		fastpath.TakeAway(p.inst),
 		p.routing.Stop(ctx),
 		p.services.stop(ctx),
 	)

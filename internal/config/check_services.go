@@ -236,6 +236,12 @@ func (c *checker) dns(d *DNSForwarder, hosts map[string]string) {
 	if d.Domain != "" && !hostname.MatchString(d.Domain) {
 		c.refuse(path+".domain", fmt.Sprintf("%q is no domain", abridge(d.Domain)), "labels with dots between, as home.arpa", nearestHostname(d.Domain))
 	}
+	once(c, path+".private-domains", d.Private, func(s string) string { return s })
+	for i, domain := range d.Private {
+		if len(domain) > 253 || !hostname.MatchString(domain) {
+			c.refuse(indexPath(path+".private-domains", i), fmt.Sprintf("%q is no domain", abridge(domain)), "labels with dots between, as corp.example", nearestHostname(domain))
+		}
+	}
 	for _, name := range sortedKeys(d.Names) {
 		at := joinPath(path+".names", name)
 		if len(name) > 253 || !hostname.MatchString(name) {

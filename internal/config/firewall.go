@@ -54,7 +54,7 @@ type FirewallPolicy struct {
 // FirewallDefaults is what holds where no policy decides.
 type FirewallDefaults struct {
 	Action DropAction `yaml:"action" json:"action,omitempty" doc:"Between zones, and to the router: deny drops silently, reject answers." default:"deny" enum:"deny,reject"`
-	Within PassAction `yaml:"within" json:"within,omitempty" doc:"Between two interfaces of one zone." default:"permit" enum:"permit,deny"`
+	Within PassAction `yaml:"within" json:"within,omitempty" doc:"Between two interfaces of one zone, and from one back to itself. Absent: permit, but deny in a zone to which masquerade or a pool leads." enum:"permit,deny"`
 	Log    *OnOff     `yaml:"log" json:"log,omitempty" doc:"Whether packets that are dropped by default are logged, at most ten a second." default:"on" enum:"on,off"`
 }
 

@@ -50,6 +50,7 @@ type DNSForwarder struct {
 	Upstream   []netip.Addr          `yaml:"upstream" json:"upstream,omitempty" doc:"Servers to ask. Absent: those that a DHCP server told an interface with dhcp: on." example:"192.0.2.53"`
 	Domain     string                `yaml:"domain" json:"domain,omitempty" doc:"Domain of the hosts here; it is told to DHCP clients, and their names in it are known." example:"home.arpa"`
 	Names      map[string]netip.Addr `yaml:"names" json:"names,omitempty" doc:"Addresses by name: a label is a host in the domain, a name with dots is taken whole."`
+	Private    []string              `yaml:"private-domains" json:"private-domains,omitempty" doc:"Domains that servers upstream may answer for with private addresses. For all others such answers are dropped, since by them a page on the Internet could reach into the network here (DNS rebinding). The domain above is one of them." example:"corp.example"`
 	Cache      int                   `yaml:"cache" json:"cache,omitempty" doc:"Answers kept in memory." default:"1000" min:"1" max:"100000"`
 }
 

@@ -42,6 +42,9 @@ func (t *text) rule(r *policy.Rule, side string) []string {
 		name := fmt.Sprintf("rule_%d", r.ID)
 		if !t.written[r.ID] {
 			t.written[r.ID] = true
+			if prefix := logPrefix(r); strings.Contains(prefix, "$") {
+				fmt.Fprintf(&t.b, "\tdefine log_%d = %q\n", r.ID, prefix)
+			}
 			t.chain(name, act...)
 		}
 		act = []string{"goto " + name}
@@ -63,7 +66,7 @@ func (t *text) act(r *policy.Rule) (lines []string, simple bool) {
 		lines = append(lines, fmt.Sprintf("limit rate over %d/%s burst %d packets counter drop comment %s", r.Limit.Rate, span(r.Limit.Per), r.Limit.Burst, c))
 	}
 	if r.Log != nil {
-		lines = append(lines, fmt.Sprintf("limit rate %d/second burst %d packets log prefix %q", policy.LogRate, logBurst, logPrefix(r)))
+		lines = append(lines, fmt.Sprintf("limit rate %d/second burst %d packets log prefix %q", policy.LogRate, logBurst, quotedPrefix(r)))
 	}
 	switch {
 	case r.Action == policy.Permit:
@@ -83,12 +86,24 @@ func span(per time.Duration) string {
 // logPrefix is what stands in front of a logged packet.
 func logPrefix(r *policy.Rule) string {
 	switch {
+	case r.Log == nil:
+		return ""
 	case r.Log.Prefix != "":
 		return r.Log.Prefix + " "
 	case r.Name != "":
 		return fmt.Sprintf("minne %s %s: ", r.Action, r.Name)
 	}
 	return fmt.Sprintf("minne %s #%d: ", r.Action, r.ID)
+}
+
+// quotedPrefix is the prefix as it stands in the statement. There a $ begins the name of a variable, so
+// a prefix with one is a variable itself, whose value is taken as it is.
+func quotedPrefix(r *policy.Rule) string {
+	prefix := logPrefix(r)
+	if strings.Contains(prefix, "$") {
+		return fmt.Sprintf("$log_%d", r.ID)
+	}
+	return prefix
 }
 
 // alternative is one way to match a part of a rule.

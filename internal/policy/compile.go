@@ -282,7 +282,7 @@ func (c *compiler) pairs() {
 			switch {
 			case from == 0 && to == 0:
 				continue
-			case pair.From == Self, from == to && defaults.Within != "deny":
+			case pair.From == Self, from == to && c.within(defaults.Within, c.p.Zones[from].Name):
 				pair.Default = Permit
 			case defaults.Action == "reject":
 				pair.Default = Reject
@@ -306,6 +306,22 @@ func (c *compiler) pairs() {
 		}
 	}
 	c.waysBack(says)
+}
+
+// within says whether a zone's interfaces, and the neighbours of one of them, may reach each other
+// through the router. Where the configuration does not say it, those in a zone that others reach
+// by a translation may not: that is somebody else's network, for which this router is not the
+// way, and a packet that goes out by the port that it came in by has no business here.
+func (c *compiler) within(word config.PassAction, zone string) bool {
+	outside := slices.ContainsFunc(c.cfg.NAT, func(n config.NAT) bool {
+		return (n.Masquerade || len(n.Pool) > 0) && slices.Contains(n.To, zone) && !slices.Contains(n.From, zone)
+	})
+	if outside && word == "permit" {
+		c.odd.Refuse("firewall.defaults.within", fmt.Sprintf(
+			"anybody in zone %s may use this router to reach others in %[1]s, out of the same port too, and it is a network that others are translated to", zone),
+			"no within, or within: deny; a policy from a zone to itself permits what is meant", "")
+	}
+	return word == "permit" || word == "" && !outside
 }
 
 func (c *compiler) addToPair(pair *Pair, p *compiled, rule int, says map[*Pair]*compiled) {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -199,6 +200,42 @@ func oneToOne(outside, inside, second string) string {
 		text += "  - " + second + "\n"
 	}
 	return text
+}
+
+// Within a zone all may pass, but not in one that is somebody else's, unless the operator says so.
+func TestWithin(t *testing.T) {
+	const nat = "nat: [{from: dmz, to: wan, %s}]\n"
+	for _, c := range []struct {
+		text, within string
+		wan, dmz     Action
+		words        string
+	}{
+		{"masquerade: true", "", Deny, Permit, ""},
+		{"pool: [198.51.100.64/28]", "", Deny, Permit, ""},
+		{"masquerade: true", "within: permit", Permit, Permit, "anybody in zone wan may use this router"},
+		{"masquerade: true", "within: deny", Deny, Deny, ""},
+		{"", "", Permit, Permit, ""},
+		{"", "within: permit", Permit, Permit, ""},
+	} {
+		text := head + "firewall: {defaults: {" + c.within + "}}\n"
+		if c.text != "" {
+			text += fmt.Sprintf(nat, c.text)
+		}
+		r, err := compileText(t, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := func(zone string) Action {
+			i := slices.IndexFunc(r.Policy.Zones, func(z Zone) bool { return z.Name == zone })
+			return r.Policy.Pair(ZoneID(i), ZoneID(i)).Default
+		}
+		if of("wan") != c.wan || of("dmz") != c.dmz {
+			t.Errorf("%q %q: within wan %v, dmz %v", c.text, c.within, of("wan"), of("dmz"))
+		}
+		if text := fmt.Sprint(r.Warnings); c.words == "" && len(r.Warnings) > 0 || !strings.Contains(text, c.words) {
+			t.Errorf("%q %q: warnings %s", c.text, c.within, text)
+		}
+	}
 }
 
 func TestWarnings(t *testing.T) {

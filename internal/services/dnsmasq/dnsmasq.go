@@ -135,6 +135,11 @@ func (w *text) dns() {
 	w.line("domain-needed") // a bare name is nobody's business upstream
 	w.line("bogus-priv")    // nor are the names of private addresses
 	w.line("dns-loop-detect")
+	// A page on the Internet whose name leads to an address here could do what its reader may do here.
+	w.line("stop-dns-rebind")
+	for _, domain := range private(d) {
+		w.line("rebind-domain-ok=/%s/", domain)
+	}
 	if len(d.Upstream) > 0 {
 		w.line("no-resolv")
 		for _, a := range d.Upstream {
@@ -152,6 +157,22 @@ func (w *text) dns() {
 		w.line("host-record=%s", record(name, d.Names[name], d.Domain))
 	}
 	w.fact("DNS on %s", strings.Join(d.Interfaces, ", "))
+}
+
+// private are the domains whose names may lead to private addresses: the own one, names with
+// dots that are given here, and those that the operator lists.
+func private(d *config.DNSForwarder) []string {
+	list := slices.Clone(d.Private)
+	if d.Domain != "" {
+		list = append(list, d.Domain)
+	}
+	for name := range d.Names {
+		if strings.Contains(name, ".") {
+			list = append(list, name)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // record is a name as dnsmasq takes it: one label also with the domain.

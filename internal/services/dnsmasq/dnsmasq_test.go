@@ -35,6 +35,7 @@ func TestRender(t *testing.T) {
     upstream: [203.0.113.53, "2001:db8:f::53"]
     domain: home.arpa
     names: {printer: 192.0.2.30, www.example.org: 192.0.2.80}
+    private-domains: [corp.example]
     cache: 5000
   ntp: {servers: [192.0.2.123], interfaces: [lan]}
 `,

@@ -284,8 +284,12 @@ func TestNeverOpenByHand(t *testing.T) {
 				time.Sleep(2500 * time.Millisecond)
 			}
 			g.want(0, "nothing to change", "apply", g.file)
-			if s := g.status(); len(s.Faults) > 0 {
+			s := g.status()
+			if len(s.Faults) > 0 {
 				t.Errorf("faults %v", s.Faults)
+			}
+			for _, r := range s.Repairs {
+				t.Log(r.Text)
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"unicode"
@@ -26,6 +27,9 @@ func Load(path string) (*Config, []byte, error) {
 		return nil, nil, fmt.Errorf("read configuration: %w", err)
 	}
 	defer file.Close()
+	if st, err := file.Stat(); err == nil && st.IsDir() {
+		return nil, nil, fmt.Errorf("%s is a directory: expected the file of a configuration, as %s", path, filepath.Join(path, "minne.yaml"))
+	}
 	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err != nil {
 		return nil, nil, fmt.Errorf("read configuration: %w", err)
@@ -152,7 +156,7 @@ func valueForm(f field) string {
 	case t.Kind() == reflect.Int:
 		return fmt.Sprintf("a whole number from %d to %d", f.min, f.max)
 	case t.Kind() == reflect.Bool:
-		return "true or false"
+		return switchForm
 	case t.Kind() == reflect.Struct, t.Kind() == reflect.Map:
 		return "a section"
 	case f.secret:
@@ -164,7 +168,7 @@ func valueForm(f field) string {
 // textForms says how the scalar types are written.
 var textForms = map[reflect.Type]string{
 	addrType:                        addrForm,
-	onOffType:                       "on or off",
+	onOffType:                       switchForm,
 	reflect.TypeFor[ASN]():          asnForm,
 	reflect.TypeFor[AreaID]():       areaForm,
 	reflect.TypeFor[MAC]():          macForm,
@@ -194,6 +198,9 @@ func (d *decoder) scalarText(n *node, v reflect.Value, f field) *wrongValue {
 	}) {
 		return &wrongValue{fmt.Sprintf("%s has a line break or control character", f.name), "printable text on one line", ""}
 	}
+	if why := curlyQuotes(n, f); why != nil {
+		return why
+	}
 	if v.Type() == addrType {
 		a, err := parseAddr(n.text)
 		if err != nil {
@@ -212,15 +219,28 @@ func (d *decoder) scalarText(n *node, v reflect.Value, f field) *wrongValue {
 	case reflect.String:
 		return stringValue(n, v, f)
 	case reflect.Bool:
-		switch {
-		case n.text == "true" && !n.quoted:
-			v.SetBool(true)
-		case n.text != "false" || n.quoted:
-			return &wrongValue{"", "true or false", switchWord(n.text, "true", "false")}
+		on, err := readSwitch(n.text)
+		if err != nil {
+			return err.(*wrongValue)
 		}
+		v.SetBool(on)
 		return nil
 	}
 	return intValue(n, v, f)
+}
+
+// curlyQuotes refuses text in the quotes of word processors, which YAML takes for letters. Descriptions may
+// hold them; what may be a password is not repeated.
+func curlyQuotes(n *node, f field) *wrongValue {
+	bare := strings.Trim(n.text, "\u201c\u201d\u201e\u2018\u2019\u201a\u00ab\u00bb")
+	if len(bare) > len(n.text)-2 || f.name == "description" || f.lines {
+		return nil
+	}
+	wrong := &wrongValue{fmt.Sprintf("%s stands in the quotes of a word processor, which are letters here", f.name), `none, or plain quotes: "`, ""}
+	if !f.secret {
+		wrong.nearest = bare
+	}
+	return wrong
 }
 
 func stringValue(n *node, v reflect.Value, f field) *wrongValue {

@@ -47,7 +47,7 @@ type FirewallPolicy struct {
 	Rules      []string      `yaml:"rules" json:"rules,omitempty" doc:"Rules, the first that matches decides. See the grammar in firewall-rules.md." ordered:"true" example:"permit tcp any @web 443"`
 	RulesFile  string        `yaml:"rules-file" json:"rules-file,omitempty" doc:"CSV file with a rule a line, after the rules above. Its name counts from the directory of the configuration, and everybody may read it (mode 0644)." example:"campus.csv"`
 	ExpectRows int           `yaml:"expect-rows" json:"expect-rows,omitempty" doc:"How many rules the file must have: a truncated file is refused instead of applied." min:"1" max:"1000000"`
-	Stateless  bool          `yaml:"stateless" json:"stateless,omitempty" doc:"Judge each packet alone. Replies need rules of their own, in a policy the other way that is stateless too." default:"false"`
+	Stateless  bool          `yaml:"stateless" json:"stateless,omitempty" doc:"Judge each packet alone. Replies need rules of their own, in a policy the other way that is stateless too." default:"off"`
 	Default    PolicyDefault `yaml:"default" json:"default,omitempty" doc:"What becomes of packets that none of the rules matches. Absent: the next policy of the zones decides, at last firewall.defaults." enum:"permit,deny,reject"`
 }
 
@@ -65,7 +65,7 @@ type NAT struct {
 	From       []string     `yaml:"from" json:"from" doc:"Zones that connections come from." required:"true" single:"true" example:"lan"`
 	To         []string     `yaml:"to" json:"to,omitempty" doc:"Zones that connections go to, for masquerade, pool and one-to-one." single:"true" example:"wan"`
 	Source     []Prefix     `yaml:"source" json:"source,omitempty" doc:"Only connections from these networks. Absent: all of the zones."`
-	Masquerade bool         `yaml:"masquerade" json:"masquerade,omitempty" doc:"Connections leave with the address of the interface." default:"false"`
+	Masquerade bool         `yaml:"masquerade" json:"masquerade,omitempty" doc:"Connections leave with the address of the interface." default:"off"`
 	Families   []Family     `yaml:"families" json:"families,omitempty" doc:"Address families that masquerade translates. Absent: IPv4, since IPv6 networks seldom need it." enum:"ipv4,ipv6"`
 	Pool       []Prefix     `yaml:"pool" json:"pool,omitempty" doc:"Connections leave with addresses of these networks; a host keeps its address. At most one network of each family." example:"203.0.113.64/28"`
 	Forward    *NATForward  `yaml:"forward" json:"forward,omitempty" doc:"Connections to a port of the router go to a host inside. A policy still has to permit them: rules see the address inside."`

@@ -48,7 +48,7 @@ var scalarSchemas = map[reflect.Type]object{
 	reflect.TypeFor[Address]():      {"type": "string", "pattern": `^[0-9A-Fa-f.:]+/[0-9]{1,3}$`, "description": addressForm},
 	reflect.TypeFor[NextHop]():      {"type": "string", "minLength": 1, "description": nextHopForm},
 	reflect.TypeFor[AddressRange](): {"type": "string", "pattern": `^[0-9A-Fa-f.:]+ *- *[0-9A-Fa-f.:]+$`, "description": rangeForm},
-	reflect.TypeFor[OnOff]():        {"enum": []any{"on", "off", true, false}},
+	onOffType:                       {"enum": []any{"on", "off", "yes", "no", true, false}},
 }
 
 // sectionSchema returns the schema of a section and adds those inside to defs.
@@ -101,7 +101,7 @@ func fieldSchema(t reflect.Type, f field, defs object) object {
 		}
 		return object{"type": "array", "items": items}
 	case t.Kind() == reflect.Bool:
-		return object{"type": "boolean"}
+		return object{"$ref": "#/$defs/" + onOffType.Name()}
 	case len(f.words) == 1:
 		return object{"const": jsonValue(f, f.words[0])}
 	case len(f.words) > 1:
@@ -126,10 +126,6 @@ func jsonValue(f field, text string) any {
 	case reflect.Int, reflect.Uint32:
 		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 			return n
-		}
-	case reflect.Bool:
-		if t != onOffType {
-			return text == "true"
 		}
 	}
 	if f.typ.Kind() == reflect.Slice {
@@ -171,10 +167,10 @@ func typeWords(t reflect.Type, f field) string {
 		return typeWords(t.Elem(), f) + " for each " + placeholder(t.Key())
 	case t.Kind() == reflect.Map:
 		return "a section for each " + placeholder(t.Key())
+	case t.Kind() == reflect.Bool:
+		return "switch"
 	case len(f.words) > 0:
 		return "word"
-	case t.Kind() == reflect.Bool:
-		return "true or false"
 	case t.Kind() == reflect.Int && f.max == math.MaxInt32:
 		return fmt.Sprintf("number from %d", f.min)
 	case t.Kind() == reflect.Int:

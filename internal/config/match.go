@@ -18,5 +18,5 @@ type PatternSet struct {
 	File             string   `yaml:"file" json:"file,omitempty" doc:"File with a pattern a line; lines that begin with # are comments. Its name counts from the directory of the configuration, and everybody may read it (mode 0644)." example:"patterns.txt"`
 	Rate             Rate     `yaml:"rate" json:"rate,omitempty" doc:"What all flows with this label together may send, both ways, IP packets counted; what is more is dropped." example:"2Mbit"`
 	PacketsPerSecond int      `yaml:"packets-per-second" json:"packets-per-second,omitempty" doc:"The same in packets a second." min:"1" max:"10000000"`
-	Drop             bool     `yaml:"drop" json:"drop,omitempty" doc:"Drops all packets of such flows from the one on that is recognised." default:"false"`
+	Drop             bool     `yaml:"drop" json:"drop,omitempty" doc:"Drops all packets of such flows from the one on that is recognised." default:"off"`
 }

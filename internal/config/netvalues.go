@@ -21,8 +21,10 @@ func parseAddr(text string) (netip.Addr, error) {
 	case err != nil && strings.Contains(text, "/"):
 		bare, _, _ := strings.Cut(text, "/")
 		return a, &wrongValue{fmt.Sprintf("address %q has a prefix length", text), addrForm + " without length", bare}
+	case err != nil && addrWithoutZeros(text) != "":
+		return a, &wrongValue{fmt.Sprintf("%q has a number with a leading zero", text), addrForm + "; some programs read 010 as eight", addrWithoutZeros(text)}
 	case err != nil:
-		return a, &wrongValue{fmt.Sprintf("%q is no address", text), addrForm, addrWithoutZeros(text)}
+		return a, &wrongValue{fmt.Sprintf("%q is no address", text), addrForm, ""}
 	case a.Zone() != "":
 		return a, &wrongValue{fmt.Sprintf("address %q names an interface", text), addrForm + " alone; the interface has its own key", a.WithZone("").String()}
 	case a.Is4In6():
@@ -58,6 +60,9 @@ func parsePrefix(text, form string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" && !a.Is4In6() {
 		return p, &wrongValue{fmt.Sprintf("%q has no prefix length", text), form, ""}
 	}
+	if right := prefixWithoutZeros(text); right != "" {
+		return p, &wrongValue{fmt.Sprintf("%q has a number with a leading zero", text), form + "; some programs read 010 as eight", right}
+	}
 	if addr, length, ok := strings.Cut(text, "/"); ok {
 		if p, ok := withNetmask(addr, length); ok {
 			return p, &wrongValue{fmt.Sprintf("%q has a netmask instead of a prefix length", text), form, p.String()}
@@ -67,6 +72,24 @@ func parsePrefix(text, form string) (netip.Prefix, error) {
 		}
 	}
 	return p, &wrongValue{fmt.Sprintf("%q is no prefix", text), form, ""}
+}
+
+// prefixWithoutZeros returns 192.0.2.1/24 for 192.000.002.001/24, and "" when that does not help.
+func prefixWithoutZeros(text string) string {
+	addr, length, cut := strings.Cut(text, "/")
+	if right := addrWithoutZeros(addr); right != "" && cut {
+		addr = right
+	} else if right != "" {
+		return right
+	}
+	if zeros := trimZeros(length); zeros != "" {
+		length = zeros
+	}
+	p, err := netip.ParsePrefix(addr + "/" + length)
+	if err != nil || !p.Addr().Is4() {
+		return ""
+	}
+	return p.String()
 }
 
 // withNetmask reads 192.0.2.0 and 255.255.255.0.

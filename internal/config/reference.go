@@ -43,6 +43,7 @@ the file by [minne.schema.json](minne.schema.json).
 | MAC address | 52:54:00:12:34:56, also with dashes |
 | AS number | 64500, or asdot 1.10 (RFC 5396) |
 | time | with units from d, h, m, s, ms: 300ms, 90s, 1h30m |
+| switch | on or off; also true or false, yes or no |
 | speed | bit/s with a unit of bit, kbit, Mbit, Gbit, Tbit: 100Mbit, 2.5Gbit |
 | AREA | an OSPF area as a number or a dotted quad: 0, 0.0.0.0 |
 | NAME | a name that the operator chooses |

@@ -49,7 +49,7 @@ type Interface struct {
 	Zone         string    `yaml:"zone" json:"zone,omitempty" doc:"Zone of the firewall that the interface belongs to. Once one interface has a zone, packets of those without are dropped." example:"lan"`
 	AntiSpoof    AntiSpoof `yaml:"anti-spoof" json:"anti-spoof,omitempty" doc:"Check of source addresses (RFC 3704): strict wants the route back through this interface, loose any route." default:"off" enum:"strict,loose,off"`
 	FastPath     *OnOff    `yaml:"fast-path" json:"fast-path,omitempty" doc:"Whether packets that arrive here may take the fast path." default:"on" enum:"on,off"`
-	Disabled     bool      `yaml:"disabled" json:"disabled,omitempty" doc:"Keeps the link down." default:"false"`
+	Disabled     bool      `yaml:"disabled" json:"disabled,omitempty" doc:"Keeps the link down." default:"off"`
 }
 
 // Match finds a link by exactly one property.
@@ -78,7 +78,7 @@ type Routing struct {
 type StaticRoute struct {
 	Prefix      Prefix    `yaml:"prefix" json:"prefix" doc:"Destination." required:"true" example:"203.0.113.0/24"`
 	Via         []NextHop `yaml:"via" json:"via,omitempty" doc:"Next hops; several share the load per flow. An address, an address on an interface (fe80::1%lan), or the interface alone." example:"198.51.100.1"`
-	Blackhole   bool      `yaml:"blackhole" json:"blackhole,omitempty" doc:"Drop packets to this destination silently." default:"false"`
+	Blackhole   bool      `yaml:"blackhole" json:"blackhole,omitempty" doc:"Drop packets to this destination silently." default:"off"`
 	Distance    int       `yaml:"distance" json:"distance,omitempty" doc:"Administrative distance: among routes to one prefix the lowest wins (external BGP 20, OSPF 110, internal BGP 200)." default:"1" min:"1" max:"255"`
 	Description string    `yaml:"description" json:"description,omitempty" doc:"Free text."`
 }
@@ -104,10 +104,10 @@ type BGPPeer struct {
 	Families    []Family   `yaml:"families" json:"families,omitempty" doc:"Address families to exchange. Absent: the family of the peer's address." enum:"ipv4,ipv6"`
 	Source      netip.Addr `yaml:"source" json:"source,omitzero" doc:"Own address of the session."`
 	Multihop    int        `yaml:"multihop" json:"multihop,omitempty" doc:"Hops to an external peer that is not on a connected network." min:"1" max:"255"`
-	Passive     bool       `yaml:"passive" json:"passive,omitempty" doc:"Wait for the peer to connect." default:"false"`
+	Passive     bool       `yaml:"passive" json:"passive,omitempty" doc:"Wait for the peer to connect." default:"off"`
 	HoldTime    Duration   `yaml:"hold-time" json:"hold-time,omitempty" doc:"Session ends after this long without a word from the peer; keepalives are sent at a third of it." default:"90s"`
 	BFD         *OnOff     `yaml:"bfd" json:"bfd,omitempty" doc:"Detect a dead peer by BFD (RFC 5880)." default:"off" enum:"on,off"`
-	Disabled    bool       `yaml:"disabled" json:"disabled,omitempty" doc:"Keep the session down." default:"false"`
+	Disabled    bool       `yaml:"disabled" json:"disabled,omitempty" doc:"Keep the session down." default:"off"`
 	Import      BGPImport  `yaml:"import" json:"import,omitzero" doc:"What is taken from the peer."`
 	Export      BGPExport  `yaml:"export" json:"export,omitzero" doc:"What is told to the peer."`
 }
@@ -154,7 +154,7 @@ type OSPFArea struct {
 // OSPFInterface is OSPF on one interface.
 type OSPFInterface struct {
 	Cost     int         `yaml:"cost" json:"cost,omitempty" doc:"Cost. Absent: from the link's speed and the reference bandwidth." min:"1" max:"65535"`
-	Passive  bool        `yaml:"passive" json:"passive,omitempty" doc:"Tell of this network but speak to nobody on it." default:"false"`
+	Passive  bool        `yaml:"passive" json:"passive,omitempty" doc:"Tell of this network but speak to nobody on it." default:"off"`
 	Network  NetworkType `yaml:"network" json:"network,omitempty" doc:"Kind of network." default:"broadcast" enum:"broadcast,point-to-point"`
 	Priority *int        `yaml:"priority" json:"priority,omitempty" doc:"Priority in the election of the designated router; 0 never." default:"1" min:"0" max:"255"`
 	Hello    Duration    `yaml:"hello" json:"hello,omitempty" doc:"Hello interval." default:"10s"`

@@ -311,17 +311,27 @@ func (r Rate) String() string {
 // MarshalText returns the String form.
 func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// UnmarshalText reads on or off, also true or false.
-func (o *OnOff) UnmarshalText(b []byte) error {
-	switch string(b) {
-	case "on", "true":
-		*o = true
-	case "off", "false":
-		*o = false
-	default:
-		return &wrongValue{fmt.Sprintf("%q is no switch", b), "on or off", switchWord(string(b), "on", "off")}
+// switchForm is how all switches are written, those too that are Go's bool.
+const switchForm = "on or off"
+
+// readSwitch reads on or off, also true or false, yes or no.
+func readSwitch(text string) (on bool, _ error) {
+	switch text {
+	case "on", "true", "yes":
+		return true, nil
+	case "off", "false", "no":
+		return false, nil
 	}
-	return nil
+	return false, &wrongValue{fmt.Sprintf("%q is no switch", abridge(text)), switchForm, switchWord(text)}
+}
+
+// UnmarshalText reads a switch.
+func (o *OnOff) UnmarshalText(b []byte) error {
+	on, err := readSwitch(string(b))
+	if err == nil {
+		*o = OnOff(on)
+	}
+	return err
 }
 
 // String returns on or off.
@@ -335,13 +345,13 @@ func (o OnOff) String() string {
 // MarshalText returns on or off.
 func (o OnOff) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
-// switchWord guesses which of two words was meant by another word for a switch.
-func switchWord(text, yes, no string) string {
+// switchWord guesses what was meant by another word for a switch.
+func switchWord(text string) string {
 	switch strings.ToLower(text) {
 	case "on", "yes", "y", "true", "enable", "enabled", "1":
-		return yes
+		return "on"
 	case "off", "no", "n", "false", "disable", "disabled", "0":
-		return no
+		return "off"
 	}
 	return ""
 }

@@ -53,6 +53,8 @@ func TestValuesReadAndWrite(t *testing.T) {
 		{new(NextHop), "198.51.100.1%wan", "198.51.100.1%wan"},
 		{new(NextHop), "eth0.10", "eth0.10"},
 		{new(OnOff), "true", "on"},
+		{new(OnOff), "yes", "on"},
+		{new(OnOff), "no", "off"},
 		{new(OnOff), "off", "off"},
 	} {
 		if err := test.v.UnmarshalText([]byte(test.text)); err != nil {
@@ -81,7 +83,7 @@ func TestValuesRefused(t *testing.T) {
 		{new(Prefix), []string{"", "192.0.2.1/24", "192.0.2.0", "192.0.2.0/33", "192.0.2.0/-1", "192.0.2.0/024", "::ffff:192.0.2.0/120", "fe80::%lan/64", "x/24"}},
 		{new(Address), []string{"", "192.0.2.1", "192.0.2.1/33", "2001:db8::1/129", "192.0.2.1/255.255.255.0"}},
 		{new(NextHop), []string{"", "%lan", "fe80::1%", "192.0.2", "192.0.2.256", "192.0.2.1/24", "fe80:::1"}},
-		{new(OnOff), []string{"", "yes", "On", "1", "enabled"}},
+		{new(OnOff), []string{"", "Yes", "On", "1", "enabled"}},
 	} {
 		for _, text := range test.texts {
 			err := test.v.UnmarshalText([]byte(text))

@@ -262,7 +262,10 @@ func (f *Firewall) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	change.Details = differences(counters, d.Policy)
+	f.mu.Lock()
+	running := f.desired.Policy
+	f.mu.Unlock()
+	change.Details = append(beyondRules(running, d.Policy), differences(counters, d.Policy)...)
 	if len(change.Details) == 0 {
 		change.Object = "firewall: zones, sets or translations"
 	}

@@ -83,10 +83,26 @@ func Render(cfg *config.Config) (Desired, error) {
 }
 
 // multipathSeed differs between routers, so that two in a row don't split traffic alike, and stays
-// the same over restarts, so that flows keep their paths. Never 0, which means random to the kernel.
+// the same over restarts and under another name, so that flows keep their paths. It comes from the
+// router id, or without one from the lowest of the router's own addresses. Never 0, which means random
+// to the kernel.
 func multipathSeed(cfg *config.Config) uint32 {
+	own := cfg.System.RouterID
+	if !own.IsValid() {
+		for _, i := range cfg.Interfaces {
+			if i == nil {
+				continue
+			}
+			for _, a := range i.Addresses {
+				shared := a.Addr().IsLoopback() || a.Addr().IsLinkLocalUnicast() // others have it too
+				if !shared && (!own.IsValid() || a.Addr().Less(own)) {
+					own = a.Addr()
+				}
+			}
+		}
+	}
 	h := fnv.New32a()
-	fmt.Fprintf(h, "%s %s", cfg.System.RouterID, cfg.System.Hostname)
+	fmt.Fprint(h, own)
 	return max(h.Sum32(), 1)
 }
 

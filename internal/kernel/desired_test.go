@@ -77,10 +77,21 @@ func TestRenderIsTheSameEveryTime(t *testing.T) {
 			t.Fatalf("not the same:\n%s\n%s", first, again)
 		}
 	}
+	named := campus()
+	named.System.Hostname += "-2" // another name for the same router: its flows keep their paths
+	if seed := render(t, named).MultipathSeed; seed != render(t, campus()).MultipathSeed {
+		t.Errorf("another host name gives the multipath seed %d", seed)
+	}
 	other := campus()
 	other.System.RouterID = netip.MustParseAddr("192.0.2.2")
 	if seed := render(t, campus()).MultipathSeed; seed == 0 || seed == render(t, other).MultipathSeed {
 		t.Errorf("multipath seed %d is zero or that of another router", seed)
+	}
+	plain, neighbour := campus(), campus()
+	plain.System.RouterID, neighbour.System.RouterID = netip.Addr{}, netip.Addr{}
+	neighbour.Interfaces["lan"].Addresses = []config.Address{{Prefix: netip.MustParsePrefix("10.9.9.1/24")}}
+	if seed := render(t, plain).MultipathSeed; seed == render(t, neighbour).MultipathSeed {
+		t.Errorf("without a router id, two routers with other addresses have the multipath seed %d", seed)
 	}
 }
 

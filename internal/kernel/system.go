@@ -228,9 +228,17 @@ func byIndex(index int) netlink.Link {
 func (live) addVLAN(v vlanLink) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.ParentIndex, attrs.Group = v.Name, v.Parent, ownedGroup
-	return netlink.LinkAdd(&netlink.Vlan{
+	return noVLANs(netlink.LinkAdd(&netlink.Vlan{
 		LinkAttrs: attrs, VlanId: v.ID, VlanProtocol: netlink.VlanProtocol(v.Proto),
-	})
+	}))
+}
+
+// noVLANs says what to do when the kernel knows no VLANs: it loads their module by itself where there is one.
+func noVLANs(err error) error {
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return fmt.Errorf("this kernel has no VLANs, its module 8021q is missing: modprobe 8021q says why; on Debian it comes with the package of the kernel, but not with a kernel made for containers or another one than the modules of /lib/modules/$(uname -r): %w", err)
+	}
+	return err
 }
 
 func (live) removeLink(index int) error { return netlink.LinkDel(byIndex(index)) }

@@ -41,7 +41,7 @@ func (c *compiler) translation(path string, n config.NAT) {
 		}
 	}
 	if kinds != 1 {
-		c.report.Refuse(path, "the translation says nothing, or several things at once", "exactly one of masquerade: true, pool, forward and one-to-one", "")
+		c.report.Refuse(path, "the translation says nothing, or several things at once", "exactly one of masquerade: on, pool, forward and one-to-one", "")
 		return
 	}
 	switch {

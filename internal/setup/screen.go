@@ -59,7 +59,7 @@ func (c *conversation) line() (string, error) {
 		return text, nil
 	case <-c.ctx.Done():
 		fmt.Fprintln(c.out)
-		return "", fmt.Errorf("stopped; nothing was changed: %w", c.ctx.Err())
+		return "", errors.New("interrupted; nothing was changed")
 	}
 }
 

@@ -31,17 +31,18 @@ type names func(ctx context.Context, c *api.Client) []string
 
 // argumentNames are for the first argument of commands, by their path.
 var argumentNames = map[string]names{
-	"minne show interfaces":   interfaceNames,
-	"minne clear counters":    interfaceNames,
-	"minne clear arp":         interfaceNames,
-	"minne clear neighbors":   interfaceNames,
-	"minne clear bgp":         both(peerNames, func(context.Context, *api.Client) []string { return []string{"all\tevery peer"} }),
-	"minne rollback":          revisionNumbers,
-	"minne set add":           setNames,
-	"minne set del":           setNames,
-	"minne set list":          setNames,
-	"minne show flows":        nil, // words: see flowWords
-	"minne clear connections": nil,
+	"minne show interfaces":    interfaceNames,
+	"minne show bgp neighbors": peerNames,
+	"minne clear counters":     interfaceNames,
+	"minne clear arp":          interfaceNames,
+	"minne clear neighbors":    interfaceNames,
+	"minne clear bgp":          both(peerNames, func(context.Context, *api.Client) []string { return []string{"all\tevery peer"} }),
+	"minne rollback":           revisionNumbers,
+	"minne set add":            setNames,
+	"minne set del":            setNames,
+	"minne set list":           setNames,
+	"minne show flows":         nil, // words: see flowWords
+	"minne clear connections":  nil,
 }
 
 // flagNames are for the values of flags.

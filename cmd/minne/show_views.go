@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"minne/internal/api"
 	"minne/internal/fastpath"
 	"minne/internal/router"
-	"minne/internal/routing"
 	"minne/internal/show"
 )
 
@@ -145,26 +143,6 @@ unusable (no answer yet, or none for long), false ticker (differs from the other
 	return c
 }
 
-func newShowBGPCommand(a *app) *cobra.Command {
-	c := &cobra.Command{Use: "bgp", Short: "Look at BGP"}
-	c.AddCommand(viewCommand[routing.BGPSummary](a, "summary", "Show BGP sessions and what they carry", "bgp", show.BGPSummary))
-	return c
-}
-
-func newShowOSPFCommand(a *app) *cobra.Command { return ospfCommand(a, "ospf", 0) }
-
-func newShowOSPF6Command(a *app) *cobra.Command { return ospfCommand(a, "ospf6", 3) }
-
-func ospfCommand(a *app, use string, version int) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: "Look at OSPF"}
-	neighbor := viewCommand(a, "neighbor", "Show OSPF neighbours", "ospf", func(w io.Writer, v router.OSPFView) error {
-		return show.OSPFNeighbors(w, v.Neighbors, version)
-	})
-	neighbor.Aliases = []string{"neighbors"}
-	c.AddCommand(neighbor)
-	return c
-}
-
 func newShowIPCommand(a *app) *cobra.Command { return familyCommand(a, "ip", "ipv4") }
 
 func newShowIPv6Command(a *app) *cobra.Command { return familyCommand(a, "ipv6", "ipv6") }
@@ -178,39 +156,6 @@ func familyCommand(a *app, use, family string) *cobra.Command {
 	}
 	neighbors.Aliases = []string{"neighbours", protocol}
 	c.AddCommand(neighbors)
-	return c
-}
-
-func newRouteCommand(a *app, family string) *cobra.Command {
-	var asJSON bool
-	var limit int
-	c := &cobra.Command{
-		Use:   "route [PREFIX | ADDRESS] [longer-prefixes]",
-		Short: "Show routes",
-		Long: `Show the routes that the kernel uses, with all that routing protocols offer when a
-prefix is named. An address shows the route that packets to it take.`,
-		Args:      cobra.MaximumNArgs(2),
-		ValidArgs: []string{"longer-prefixes"},
-		RunE: func(c *cobra.Command, args []string) error {
-			query := url.Values{"family": {family}, "limit": {strconv.Itoa(limit)}}
-			if len(args) > 0 {
-				_, err := netip.ParsePrefix(args[0])
-				if _, errAddr := netip.ParseAddr(args[0]); err != nil && errAddr != nil {
-					return usageError{fmt.Errorf("%q: expected a prefix as 192.0.2.0/24, or an address", args[0])}
-				}
-				query.Set("prefix", args[0])
-			}
-			if len(args) == 2 {
-				if args[1] != "longer-prefixes" {
-					return usageError{fmt.Errorf("%q: expected longer-prefixes or nothing", args[1])}
-				}
-				query.Set("longer", "yes")
-			}
-			return showView(a, c, "routes", query, asJSON, show.Routes)
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print the daemon's answer as JSON")
-	c.Flags().IntVar(&limit, "limit", 1000, "`number` of routes at most; 0 for all")
 	return c
 }
 

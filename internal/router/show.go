@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,11 +35,6 @@ type InterfacesView struct {
 // NeighborsView answers show neighbors, show arp and show ipv6 neighbors.
 type NeighborsView struct {
 	Neighbors []kernel.Neighbour `json:"neighbors"`
-}
-
-// OSPFView answers show ospf neighbor and show ospf6 neighbor.
-type OSPFView struct {
-	Neighbors []routing.OSPFNeighbor `json:"neighbors"`
 }
 
 // DropsView answers show drops: every reason.
@@ -142,17 +136,8 @@ func viewNeighbors(ctx context.Context, d *Daemon, query url.Values) (any, error
 	return NeighborsView{all}, err
 }
 
-func viewBGP(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
-	return d.parts.routing.BGPSummary(ctx)
-}
-
-func viewOSPF(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
-	all, err := d.parts.routing.OSPFNeighbors(ctx)
-	return OSPFView{all}, err
-}
-
 // viewRoutes answers with the kernel's routes. The query: family ipv4 or ipv6,
-// prefix (an address takes its longest match), longer, limit.
+// prefix (an address takes its longest match), longer, protocol, limit.
 func viewRoutes(ctx context.Context, d *Daemon, query url.Values) (any, error) {
 	family, bits := uint8(unix.AF_INET), 32
 	if query.Get("family") == "ipv6" {
@@ -172,8 +157,11 @@ func viewRoutes(ctx context.Context, d *Daemon, query url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if protocol := query.Get("protocol"); protocol != "" {
+		routes = slices.DeleteFunc(routes, func(r kernel.RouteEntry) bool { return r.Protocol != protocol })
+	}
 	v := RouteView{Routes: routes, Total: len(routes)}
-	if limit, err := strconv.Atoi(query.Get("limit")); err == nil && limit > 0 && limit < len(routes) {
+	if limit := limitOf(query); limit > 0 && limit < len(routes) {
 		v.Routes = routes[:limit]
 	}
 	if err := d.parts.rank(ctx, bits == 128, routes, v.Routes); err != nil {

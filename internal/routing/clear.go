@@ -34,6 +34,18 @@ func (r *Routing) ClearBGP(ctx context.Context, peer string, soft bool) ([]strin
 	return cleared, r.enable(ctx, bgpd, commands...)
 }
 
+// BGPPeer returns the address of a peer by its name or address.
+func (r *Routing) BGPPeer(ctx context.Context, peer string) (string, error) {
+	addresses, err := r.peerAddresses(ctx, peer)
+	if err != nil {
+		return "", err
+	}
+	if len(addresses) != 1 {
+		return "", fmt.Errorf("%q is not one peer", peer)
+	}
+	return addresses[0], nil
+}
+
 // peerAddresses returns the addresses of one peer, or of all.
 func (r *Routing) peerAddresses(ctx context.Context, peer string) ([]string, error) {
 	running, err := r.neighbors(ctx)
@@ -97,7 +109,7 @@ func (r *Routing) releaseStopped(ctx context.Context, have, want *node) error {
 	if len(released) == 0 {
 		return nil
 	}
-	summary, err := r.BGPSummary(ctx)
+	summary, err := r.sessions(ctx)
 	if err != nil {
 		return err
 	}

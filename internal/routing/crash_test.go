@@ -159,14 +159,7 @@ func TestEarlySessionIsReset(t *testing.T) {
 // told all routes again. What the network withdraws goes in the end.
 func TestOSPFSurvivesCrashes(t *testing.T) {
 	l := newLab(t)
-	l.namespace("i")
-	l.link("r", "i", "10.0.0.1/30 2001:db8:a::1/64", "10.0.0.2/30 2001:db8:a::2/64")
-	l.run("ip", "-n", l.ns("i"), "link", "add", "lan", "type", "veth", "peer", "name", "lanp")
-	l.run("ip", "-n", l.ns("i"), "addr", "add", "10.9.0.1/24", "dev", "lan")
-	l.run("ip", "-n", l.ns("i"), "addr", "add", "2001:db8:9::1/64", "dev", "lan", "nodad")
-	for _, dev := range []string{"lan", "lanp"} {
-		l.run("ip", "-n", l.ns("i"), "link", "set", dev, "up")
-	}
+	l.insideNetwork()
 	secrets := passwords{"ospf": "s3cret"}
 	cfg := campus(false)
 	cfg.Routing.BGP, cfg.Routing.OSPF.DefaultRoute, cfg.Routing.OSPF3.DefaultRoute = nil, "", ""

@@ -30,6 +30,18 @@ protocol ospf v3 o3 { ipv6 { import all; export none; };
 `, v2key, v3key)
 }
 
+// insideNetwork makes the namespace of that router, linked to ours, with the network behind it.
+func (l *lab) insideNetwork() {
+	l.namespace("i")
+	l.link("r", "i", "10.0.0.1/30 2001:db8:a::1/64", "10.0.0.2/30 2001:db8:a::2/64")
+	l.run("ip", "-n", l.ns("i"), "link", "add", "lan", "type", "veth", "peer", "name", "lanp")
+	l.run("ip", "-n", l.ns("i"), "addr", "add", "10.9.0.1/24", "dev", "lan")
+	l.run("ip", "-n", l.ns("i"), "addr", "add", "2001:db8:9::1/64", "dev", "lan", "nodad")
+	for _, dev := range []string{"lan", "lanp"} {
+		l.run("ip", "-n", l.ns("i"), "link", "set", dev, "up")
+	}
+}
+
 func campus(trailer bool) *config.Config {
 	cfg := upstreams()
 	iface := func(algorithm config.AuthAlgo) map[string]*config.OSPFInterface {
@@ -78,14 +90,7 @@ func (l *lab) authenticatesOSPFv3(secrets passwords) bool {
 func TestOSPF(t *testing.T) {
 	l := newLab(t)
 	birdA, _ := l.upstreams("")
-	l.namespace("i")
-	l.link("r", "i", "10.0.0.1/30 2001:db8:a::1/64", "10.0.0.2/30 2001:db8:a::2/64")
-	l.run("ip", "-n", l.ns("i"), "link", "add", "lan", "type", "veth", "peer", "name", "lanp")
-	l.run("ip", "-n", l.ns("i"), "addr", "add", "10.9.0.1/24", "dev", "lan")
-	l.run("ip", "-n", l.ns("i"), "addr", "add", "2001:db8:9::1/64", "dev", "lan", "nodad")
-	for _, dev := range []string{"lan", "lanp"} {
-		l.run("ip", "-n", l.ns("i"), "link", "set", dev, "up")
-	}
+	l.insideNetwork()
 	l.in("r", "ip", "route", "add", "blackhole", "172.20.0.0/16", "proto", "static", "metric", "1")
 	l.in("r", "ip", "route", "add", "blackhole", "9.9.0.0/16", "proto", "static", "metric", fmt.Sprint(254<<24))
 	secrets := passwords{"isp-a": "s3cret", "ospf": "s3cret"}

@@ -20,6 +20,7 @@ type BGPSummary struct {
 	ASN      uint32            `json:"asn"`
 	Peers    []BGPPeerStatus   `json:"peers"`
 	Tables   map[string]uint64 `json:"tables"` // destinations in the BGP table by family
+	Nodes    uint64            `json:"-"`      // of the trees that hold them: more than destinations, cheap to know
 }
 
 // BGPPeerStatus is one session, with the routes of each family.
@@ -41,12 +42,22 @@ type BGPPeerStatus struct {
 type BGPCounts struct {
 	Received uint64 `json:"received"`
 	Sent     uint64 `json:"sent"`
+	Limit    uint64 `json:"limit,omitempty"` // of routes received; in the details of a session
 }
 
 var familyKeys = []struct{ family, key string }{{"ipv4", "ipv4Unicast"}, {"ipv6", "ipv6Unicast"}}
 
-// BGPSummary reads the sessions. Without BGP it returns an empty summary.
+// BGPSummary reads the sessions and counts the tables. Without BGP it returns an empty summary.
 func (r *Routing) BGPSummary(ctx context.Context) (BGPSummary, error) {
+	s, err := r.sessions(ctx)
+	if err == nil {
+		s.Tables, err = r.destinations(ctx, sortedKeys(s.Tables))
+	}
+	return s, err
+}
+
+// sessions reads the sessions. Tables has the families only.
+func (r *Routing) sessions(ctx context.Context) (BGPSummary, error) {
 	var raw map[string]struct {
 		RouterID string `json:"routerId"`
 		AS       uint32 `json:"as"`
@@ -75,7 +86,8 @@ func (r *Routing) BGPSummary(ctx context.Context) (BGPSummary, error) {
 		if !ok {
 			continue
 		}
-		s.RouterID, s.ASN, s.Tables[f.family] = table.RouterID, table.AS, table.RIBCount
+		s.RouterID, s.ASN, s.Tables[f.family] = table.RouterID, table.AS, 0
+		s.Nodes += table.RIBCount
 		for address, p := range table.Peers {
 			known := peers[address]
 			if known == nil {
@@ -108,6 +120,9 @@ type BGPNeighbor struct {
 	Name       string               `json:"name,omitempty"`
 	Address    string               `json:"address"`
 	ASN        uint32               `json:"asn"`
+	Text       string               `json:"description,omitempty"`
+	Local      string               `json:"local-address,omitempty"`
+	RouterID   string               `json:"router-id,omitempty"` // the peer's
 	State      string               `json:"state"`
 	UptimeMsec uint64               `json:"uptime-msec"`
 	HoldMsec   uint64               `json:"hold-time-msec"`
@@ -138,6 +153,9 @@ func (r *Routing) BGPNeighbors(ctx context.Context) ([]BGPNeighbor, error) {
 	for _, address := range slices.Sorted(maps.Keys(raw)) {
 		var n struct {
 			RemoteAS   uint32 `json:"remoteAs"`
+			Text       string `json:"nbrDesc"`
+			Local      string `json:"hostLocal"`
+			RouterID   string `json:"remoteRouterId"`
 			State      string `json:"bgpState"`
 			UptimeMsec uint64 `json:"bgpTimerUpMsec"`
 			HoldMsec   uint64 `json:"bgpTimerHoldTimeMsecs"`
@@ -148,101 +166,22 @@ func (r *Routing) BGPNeighbors(ctx context.Context) ([]BGPNeighbor, error) {
 			Families map[string]struct {
 				Accepted uint64 `json:"acceptedPrefixCounter"`
 				Sent     uint64 `json:"sentPrefixCounter"`
+				Limit    uint64 `json:"prefixAllowedMax"`
 			} `json:"addressFamilyInfo"`
 		}
 		if err := json.Unmarshal(raw[address], &n); err != nil {
 			return out, fmt.Errorf("bgpd: show bgp neighbors: %w", err)
 		}
 		b := BGPNeighbor{
-			Name: names[address], Address: address, ASN: n.RemoteAS, State: n.State, UptimeMsec: n.UptimeMsec,
+			Name: names[address], Address: address, ASN: n.RemoteAS, Text: n.Text, Local: n.Local, RouterID: n.RouterID, State: n.State, UptimeMsec: n.UptimeMsec,
 			HoldMsec: n.HoldMsec, LastReset: n.LastReset, BFD: n.BFD.Status, Families: map[string]BGPCounts{},
 		}
 		for _, f := range familyKeys {
 			if c, ok := n.Families[f.key]; ok {
-				b.Families[f.family] = BGPCounts{Received: c.Accepted, Sent: c.Sent}
+				b.Families[f.family] = BGPCounts{Received: c.Accepted, Sent: c.Sent, Limit: c.Limit}
 			}
 		}
 		out = append(out, b)
-	}
-	return out, nil
-}
-
-// OSPFNeighbor is one neighbour, of version 2 or 3.
-type OSPFNeighbor struct {
-	Version   int    `json:"version"`
-	RouterID  string `json:"router-id"`
-	Address   string `json:"address,omitempty"` // OSPFv2 only
-	Interface string `json:"interface"`
-	State     string `json:"state"`          // Full, 2-Way, Init, …
-	Role      string `json:"role,omitempty"` // DR, Backup, DROther
-	Priority  int    `json:"priority"`
-}
-
-// OSPFNeighbors reads the neighbours of both versions.
-func (r *Routing) OSPFNeighbors(ctx context.Context) ([]OSPFNeighbor, error) {
-	v2, err := r.ospf2Neighbors(ctx)
-	if err != nil {
-		return nil, err
-	}
-	v3, err := r.ospf3Neighbors(ctx)
-	return append(v2, v3...), err
-}
-
-func (r *Routing) ospf2Neighbors(ctx context.Context) ([]OSPFNeighbor, error) {
-	var raw struct {
-		Neighbors map[string][]struct {
-			State    string `json:"nbrState"`
-			OldState string `json:"state"` // FRR 8
-			Priority int    `json:"nbrPriority"`
-			OldPrio  int    `json:"priority"` // FRR 8
-			Address  string `json:"ifaceAddress"`
-			OldAddr  string `json:"address"` // FRR 8
-			Iface    string `json:"ifaceName"`
-		} `json:"neighbors"`
-	}
-	out := []OSPFNeighbor{}
-	if err := r.show(ctx, ospfd, "show ip ospf neighbor json", &raw); err != nil {
-		return out, err
-	}
-	for _, id := range slices.Sorted(maps.Keys(raw.Neighbors)) {
-		for _, n := range raw.Neighbors[id] {
-			full := n.State
-			if full == "" {
-				full = n.OldState
-			}
-			state, role, _ := strings.Cut(full, "/")
-			iface, own, _ := strings.Cut(n.Iface, ":")
-			address := n.Address
-			if address == "" || address == own {
-				address = n.OldAddr
-			}
-			out = append(out, OSPFNeighbor{
-				Version: 2, RouterID: id, Address: address, Interface: iface,
-				State: state, Role: strings.Trim(role, "-"), Priority: max(n.Priority, n.OldPrio),
-			})
-		}
-	}
-	return out, nil
-}
-
-func (r *Routing) ospf3Neighbors(ctx context.Context) ([]OSPFNeighbor, error) {
-	var raw struct {
-		Neighbors []struct {
-			ID       string `json:"neighborId"`
-			Priority int    `json:"priority"`
-			State    string `json:"state"`
-			Role     string `json:"ifState"`
-			Iface    string `json:"interfaceName"`
-		} `json:"neighbors"`
-	}
-	out := []OSPFNeighbor{}
-	if err := r.show(ctx, ospf6d, "show ipv6 ospf6 neighbor json", &raw); err != nil {
-		return out, err
-	}
-	for _, n := range raw.Neighbors {
-		out = append(out, OSPFNeighbor{
-			Version: 3, RouterID: n.ID, Interface: n.Iface, State: n.State, Role: n.Role, Priority: n.Priority,
-		})
 	}
 	return out, nil
 }

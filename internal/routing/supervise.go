@@ -321,13 +321,9 @@ func (r *Routing) clients(ctx context.Context) (map[string]bool, error) {
 // When bgpd does not run either, its sessions must come up first.
 func (r *Routing) staleSeconds(ctx context.Context) int {
 	const reconnect, noBGP, routesPerSecond = 60, 900, 1000
-	summary, err := r.BGPSummary(ctx)
-	if err != nil || summary.ASN == 0 {
+	s, err := r.sessions(ctx)
+	if err != nil || s.ASN == 0 {
 		return noBGP
 	}
-	n := uint64(0)
-	for _, routes := range summary.Tables {
-		n += routes
-	}
-	return reconnect + int(n/routesPerSecond)
+	return reconnect + int(s.Nodes/routesPerSecond)
 }

@@ -40,22 +40,6 @@ func BGPSummary(w io.Writer, s routing.BGPSummary) error {
 	return t.write(w)
 }
 
-// OSPFNeighbors prints the neighbours of one OSPF version, or of both for version 0.
-func OSPFNeighbors(w io.Writer, all []routing.OSPFNeighbor, version int) error {
-	t := table{head: []string{"Neighbor ID", ">Pri", "State", "Address", "Interface", "Version"}}
-	for _, n := range all {
-		if version != 0 && n.Version != version {
-			continue
-		}
-		state := n.State
-		if n.Role != "" && !strings.Contains(state, "/") {
-			state += "/" + n.Role
-		}
-		t.row(n.RouterID, fmt.Sprint(n.Priority), state, orDash(n.Address), n.Interface, fmt.Sprintf("OSPFv%d", n.Version))
-	}
-	return t.write(w)
-}
-
 // RouteCandidates prints what the routing protocols offer for a prefix: the
 // route in use is marked *, and > where it is installed in the kernel.
 func RouteCandidates(w io.Writer, routes []routing.Route) error {

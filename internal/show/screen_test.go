@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -65,6 +66,8 @@ var samples = map[string]func(io.Writer) error{
 				State: "assured", Left: 29, Path: flows.PathKernel, Totals: totals}}})
 	},
 }
+
+func init() { maps.Copy(samples, routingSamples) }
 
 // TestScreens compares views with testdata: on a terminal of 80 columns, and as scripts read them.
 func TestScreens(t *testing.T) {

@@ -388,6 +388,15 @@ func (f *FastPath) ForgetFlows() {
 	f.locked(func() { f.prog.firewall.flows.Invalidate() })
 }
 
+// EndConnections ends the flows of connections, known by the keys of who opened them: conntrack has them no more.
+func (f *FastPath) EndConnections(keys []flow.Key) {
+	f.locked(func() {
+		for _, k := range keys {
+			f.prog.firewall.flows.EndKey(k)
+		}
+	})
+}
+
 // Flows calls visit for the flows that the fast path carries and a filter chooses, until it returns
 // false. visit must not call the fast path. When Flows returns, the listener has been told of all that
 // ended before they could be visited, and while they were.

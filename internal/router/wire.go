@@ -127,7 +127,8 @@ func renderFastPath(in Input) (fastpath.Desired, error) {
 
 // tasks returns what runs as long as the daemon does.
 func (p parts) tasks() []task.Task {
-	return append([]task.Task{p.watcher, p.tick, p.reassert, newFollowFilter(p), p.routing, p.fastpath.Collector(), p.fastpath.Watch()}, p.services.tasks()...)
+	return append([]task.Task{p.watcher, p.tick, p.reassert, newFollowFilter(p), p.routing, p.fastpath.Collector(), p.fastpath.Watch(),
+		flows.NewEnds(p.fastpath, p.log.With("task", "conntrack-ends"))}, p.services.tasks()...)
 }
 
 func (p parts) forwarding(ctx context.Context, on bool) error { return p.kernel.Forwarding(ctx, on) }

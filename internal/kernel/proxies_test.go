@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
 
 	"minne/internal/config"
@@ -42,6 +43,20 @@ func TestProxies(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, shell(t, "ip neigh show proxy dev wan"), "203.0.113.17 ", "2001:db8:ff::9 ")
+
+	// Nobody is told of one that is removed by hand.
+	if k.Drifted() {
+		t.Error("nothing has changed")
+	}
+	shell(t, "ip neigh del proxy 203.0.113.17 dev wan")
+	if !k.Drifted() {
+		t.Error("the entry was not looked for")
+	}
+	rep, err := k.Reassert(t.Context())
+	if err != nil || len(rep.Repaired) != 1 || !strings.Contains(rep.Repaired[0].Text, "203.0.113.17") {
+		t.Errorf("report %+v, error %v", rep, err)
+	}
+	expect(t, shell(t, "ip neigh show proxy dev wan"), "203.0.113.17 ")
 
 	shell(t, "ip neigh replace proxy 203.0.113.99 dev wan")
 	cfg.NAT = nil

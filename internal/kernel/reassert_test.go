@@ -204,6 +204,23 @@ func TestAnApplySeesWhatHandsDid(t *testing.T) {
 	}
 }
 
+// TestAHostsNameIsKept: nobody announces that it was changed.
+func TestAHostsNameIsKept(t *testing.T) {
+	p := machine()
+	k := applyTo(t, p, twoPorts())
+	if k.Drifted() {
+		t.Error("nothing has changed")
+	}
+	p.host = "elsewhere"
+	if !k.Drifted() {
+		t.Error("the name was not looked at")
+	}
+	rep := reassert(t, k)
+	if p.host != "r1" || !slices.Contains(rep.Repaired, Finding{"kernel", "the host name was changed to elsewhere"}) || k.Drifted() {
+		t.Errorf("host %s, report %+v", p.host, rep)
+	}
+}
+
 // TestAFightIsNotWon: a program that undoes each repair is a fault, and is not run after.
 func TestAFightIsNotWon(t *testing.T) {
 	p := machine()

@@ -75,6 +75,11 @@ type round struct {
 func (r *round) compare(ctx context.Context) error {
 	r.steps, r.last, r.absent = nil, nil, nil
 	var err error
+	if r.quick { // it comes in the middle of what others do
+		if err := r.system.barrier(); err != nil {
+			return err
+		}
+	}
 	if r.links, err = r.system.links(); err != nil {
 		return err
 	}

@@ -41,7 +41,15 @@ func Load(path string) (*Config, []byte, error) {
 // Parse decodes the text of a configuration, of today's version or an older one. file is its name in messages.
 // The error is an *Error with every problem found. Parse knows only what stands in
 // the schema; Check knows what the parts mean for each other.
-func Parse(file string, data []byte) (*Config, error) { return parse(file, data, migrations) }
+func Parse(file string, data []byte) (*Config, error) {
+	cfg, err := parse(file, data, migrations)
+	if err != nil {
+		if other := foreignFile(file, data); other != nil {
+			return nil, other
+		}
+	}
+	return cfg, err
+}
 
 func parse(file string, data []byte, known []migration) (*Config, error) {
 	r, ps := read(file, data)

@@ -5,6 +5,7 @@ package firewall
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -139,6 +140,9 @@ func (f *Firewall) clockStrikes() {
 		return
 	}
 	err := f.apply(context.Background(), d, true)
+	if missing := (*missingError)(nil); errors.As(err, &missing) && f.InForce(d.Policy) {
+		err = nil // that is said elsewhere, and not each minute
+	}
 	now := holding(d.Policy)
 	if err == nil && !slices.Equal(now, last) {
 		err = f.endForbidden(d.Policy, nil)

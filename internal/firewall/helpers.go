@@ -55,8 +55,14 @@ func missingHelpers(ctx context.Context, p *policy.Policy) (missing []policy.Hel
 			missing, all = append(missing, h), append(all, err)
 		}
 	}
-	return missing, errors.Join(all...)
+	if missing == nil {
+		return nil, nil
+	}
+	return missing, &missingError{errors.Join(all...)}
 }
+
+// missingError says which helpers the kernel lacks.
+type missingError struct{ error }
 
 // checkHelper makes sure that the kernel has a helper.
 func checkHelper(ctx context.Context, h policy.Helper) error {

@@ -160,8 +160,8 @@ func (f *Firewall) kept(err error) error {
 		f.book.Clear("sets")
 		return nil
 	}
-	f.book.Fault("sets", fmt.Sprintf("elements added by minne set are in force, but not on disk, so a restart of the router loses them: %v", err))
-	return fmt.Errorf("the set has all of it now, but it would not survive a restart of the router: %w; make room, then give the same command again", err)
+	f.book.Fault("sets", fmt.Sprintf("what minne set changed is in force, but not on disk, so a restart of the router loses it: %v", err))
+	return fmt.Errorf("the set is changed in the kernel and the fast path, but that would not survive a restart of the router: %w; make room, then give the same command again", err)
 }
 
 // prepare checks a change and finds out what there is to do.

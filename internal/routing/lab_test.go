@@ -6,6 +6,7 @@ package routing
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -22,7 +23,13 @@ import (
 	"minne/internal/testns"
 )
 
-func TestMain(m *testing.M) { testns.Main(m) }
+// The scenarios mostly wait, so more run at once than there are CPUs.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	testns.Main(m)
+}
 
 // frrRoot runs the scenarios against an FRR that is unpacked below a directory, to try other versions.
 var frrRoot = os.Getenv("MINNE_TEST_FRR_ROOT")

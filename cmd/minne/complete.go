@@ -32,6 +32,7 @@ type names func(ctx context.Context, c *api.Client) []string
 // argumentNames are for the first argument of commands, by their path.
 var argumentNames = map[string]names{
 	"minne show interfaces":    interfaceNames,
+	"minne show drops":         reasonNames,
 	"minne show bgp neighbors": peerNames,
 	"minne clear counters":     interfaceNames,
 	"minne clear arp":          interfaceNames,

@@ -126,6 +126,10 @@ func TestOperating(t *testing.T) {
 			t.Errorf("wan was cleared, too: %+v", other)
 		}
 		b.want(0, "begin at 0", "clear", "counters")
+		b.want(1, `no reason has the name "spoofd": did you mean spoofed?`, "show", "drops", "spoofd")
+		if said := b.want(0, "spoofed", "show", "drops", "spoofed").out; strings.Contains(said, "Left to the kernel") {
+			t.Errorf("show drops spoofed:\n%s", said)
+		}
 		if said := b.want(0, "Counted since", "show", "drops").out; !strings.Contains(said, "Dropped by the fast path") {
 			t.Errorf("show drops:\n%s", said)
 		}

@@ -160,11 +160,21 @@ func familyCommand(a *app, use, family string) *cobra.Command {
 }
 
 func newShowDropsCommand(a *app) *cobra.Command {
-	var all bool
-	c := viewCommand(a, "drops", "Show why packets were dropped or left to the kernel", "drops", func(w io.Writer, v router.DropsView) error {
-		return show.Drops(w, v, all)
-	})
+	var all, asJSON bool
+	c := &cobra.Command{
+		Use:   "drops [REASON]",
+		Short: "Show why packets were dropped or left to the kernel",
+		Long: `Show why packets were dropped by the fast path, and why others were left to the kernel,
+with counts, the rate over the last second and what to look at. With a reason, that one alone.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return showView(a, c, "drops", url.Values{"reason": args}, asJSON, func(w io.Writer, v router.DropsView) error {
+				return show.Drops(w, v, all || len(args) > 0)
+			})
+		},
+	}
 	c.Flags().BoolVar(&all, "all", false, "also reasons that have not happened")
+	c.Flags().BoolVar(&asJSON, "json", false, "print the daemon's answer as JSON")
 	return c
 }
 

@@ -156,7 +156,7 @@ func sourceOf(name string, all []kernel.Interface, zones map[string]string) (Sou
 	}
 	switch {
 	case !found:
-		return v, noInterface(name, "no interface or zone has the name", names)
+		return v, noSuch(name, "no interface or zone has the name", names)
 	case !v.IPv4.IsValid() && !v.IPv6.IsValid():
 		return v, &api.Error{Kind: api.Failed, Message: fmt.Sprintf("%s has no address to send from (link-local ones do not count)", name)}
 	}

@@ -189,8 +189,8 @@ func parseDestination(text string) (netip.Prefix, error) {
 	return netip.PrefixFrom(address, address.BitLen()), nil
 }
 
-// viewDrops answers with every reason, those that count first.
-func viewDrops(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
+// viewDrops answers with every reason, or with that which the query names.
+func viewDrops(ctx context.Context, d *Daemon, query url.Values) (any, error) {
 	samples, err := d.sampler.history(ctx)
 	if err != nil {
 		return nil, err
@@ -213,6 +213,17 @@ func viewDrops(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
 		all = append(all, v)
 	}
 	since := d.zero.fromDrops(all)
+	if reason := query.Get("reason"); reason != "" {
+		names := make([]string, len(all))
+		for i, v := range all {
+			names[i] = v.Reason
+		}
+		at := slices.Index(names, reason)
+		if at < 0 {
+			return nil, noSuch(reason, "no reason has the name", names)
+		}
+		all = all[at : at+1]
+	}
 	return DropsView{Since: since, Drops: all}, nil
 }
 

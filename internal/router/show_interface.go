@@ -75,11 +75,11 @@ func findInterface(name string, all []kernel.Interface) (kernel.Interface, error
 			return i, nil
 		}
 	}
-	return kernel.Interface{}, noInterface(name, "no interface has the name", names)
+	return kernel.Interface{}, noSuch(name, "no interface has the name", names)
 }
 
-// noInterface says which names there are.
-func noInterface(name, problem string, names []string) error {
+// noSuch says which names there are.
+func noSuch(name, problem string, names []string) error {
 	hint := "."
 	if near := config.Nearest(name, names); near != "" {
 		hint = fmt.Sprintf(": did you mean %s?", near)

@@ -14,7 +14,7 @@ import (
 
 // Interfaces prints links with their addresses and counters.
 func Interfaces(w io.Writer, v router.InterfacesView) error {
-	t := table{head: []string{"Interface", "!State", ">MTU", ">Speed", "Address", ">RX packets", ">RX bytes", ">TX packets", ">TX bytes", ">Errors", ">Drops", "~Description"}}
+	t := table{head: []string{"Interface", "!State", ">MTU", ">Speed", "Address", "|>RX packets", ">RX bytes", ">TX packets", ">TX bytes", ">Errors", ">Drops", "~Description"}}
 	for _, i := range v.Interfaces {
 		speed := "-"
 		if i.Speed > 0 {
@@ -66,7 +66,7 @@ func Routes(w io.Writer, v router.RouteView) error {
 		_, err := fmt.Fprintln(w, "no route")
 		return err
 	}
-	fmt.Fprintln(w, "Codes: C connected, S static, B BGP, O OSPF, K installed by others; [distance/metric]")
+	fmt.Fprintln(w, "Codes: C connected, S static, B BGP, O OSPF, K by others; [distance/metric]")
 	for _, r := range v.Routes {
 		if err := route(w, r); err != nil {
 			return err
@@ -137,13 +137,16 @@ func Drops(w io.Writer, v router.DropsView, all bool) error {
 				t.row(count(d.Count), packets(d.PerSecond), d.Reason, d.Text, d.Hint)
 			}
 		}
+		if len(v.Drops) == 1 && len(t.rows) == 0 { // asked for one, which is of the other part
+			continue
+		}
 		fmt.Fprintf(w, "%s:\n", part.title)
 		if len(t.rows) == 0 {
 			fmt.Fprintln(w, "none")
 		} else if err := t.write(w); err != nil {
 			return err
 		}
-		if part.drop {
+		if part.drop && len(v.Drops) != 1 {
 			fmt.Fprintln(w)
 		}
 	}

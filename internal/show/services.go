@@ -19,7 +19,7 @@ func Services(w io.Writer, v router.ServicesView) error {
 		_, err := fmt.Fprintln(w, "no services are configured")
 		return err
 	}
-	t := table{head: []string{"Service", "!State", "~What", "PID"}}
+	t := table{head: []string{"Service", "!State", ">PID", "~What"}}
 	for _, p := range v.Programs {
 		state, pid := "not running", "-"
 		if p.Running {
@@ -37,7 +37,7 @@ func Services(w io.Writer, v router.ServicesView) error {
 		if len(what) == 0 {
 			what = []string{"-"}
 		}
-		t.row(p.Object, state, strings.Join(what, "\n"), pid)
+		t.row(p.Object, state, pid, strings.Join(what, "\n"))
 	}
 	return t.write(w)
 }

@@ -15,7 +15,8 @@ import (
 
 // table lays rows out in columns, two spaces apart. Signs in front of a column's
 // head say what it is: ">" figures, set to the right; "~" text, which may go on in
-// the next line; "!" a state, which has a colour. A cell may have several lines.
+// the next line; "!" a state, which has a colour; "|" begins a new line when the table
+// is folded. A cell may have several lines.
 //
 // A table that is wider than the screen is folded: columns that don't fit stand in
 // further lines, indented, below their heads.
@@ -29,7 +30,7 @@ func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
 // Table is a table for other packages.
 type Table struct{ table }
 
-// NewTable returns a table with these columns; signs in front of their heads: > figures, ~ text, ! state.
+// NewTable returns a table with these columns; signs in front of their heads: > figures, ~ text, ! state, | a new line when folded.
 func NewTable(head ...string) *Table { return &Table{table{head: head}} }
 
 // Row adds a row.
@@ -42,6 +43,7 @@ func (t *Table) Write(w io.Writer) error { return t.write(w) }
 type column struct {
 	head               string
 	right, text, state bool
+	breaks             bool // begins a line of a folded table
 	width              int
 }
 
@@ -89,9 +91,10 @@ func (t *table) columns(withHead bool) []column {
 	columns := make([]column, len(t.head))
 	for i, h := range t.head {
 		c := &columns[i]
-		c.head = strings.TrimLeft(h, ">~!")
+		c.head = strings.TrimLeft(h, ">~!|")
 		signs := h[:len(h)-len(c.head)]
 		c.right, c.text, c.state = strings.Contains(signs, ">"), strings.Contains(signs, "~"), strings.Contains(signs, "!")
+		c.breaks = strings.Contains(signs, "|")
 		if withHead {
 			c.width = utf8.RuneCountInString(c.head)
 		}
@@ -120,9 +123,13 @@ func fold(columns []column, width int) (lines [][]int) {
 			}
 		}
 	}
+	total := -2
+	for i := range columns {
+		total += 2 + least(&columns[i])
+	}
 	for i := range columns {
 		need := least(&columns[i])
-		if len(line) > 0 && used+2+need > width {
+		if len(line) > 0 && (used+2+need > width || total > width && columns[i].breaks) {
 			widen()
 			lines, line, used = append(lines, line), nil, foldIndent
 		}

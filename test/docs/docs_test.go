@@ -9,6 +9,7 @@
 //
 //	<!-- ports: eth0 eth1 -->    the links the machine has
 //	<!-- no daemon -->           the commands run on a machine that is no router: those of the lab
+//	<!-- 80 columns -->          what commands print is as on a terminal of that width
 //	```yaml minne.yaml           writes the block to that file, which must be a valid configuration
 //	```answers answers.yaml      writes the block to that file, which must be answers that minne setup takes
 //	```parts router.yaml         the same, a sheet of parts for minne bom
@@ -60,6 +61,7 @@ type guide struct {
 	path     string
 	ports    []string
 	noDaemon bool
+	narrow   bool // 80 columns
 	blocks   []block
 }
 
@@ -80,7 +82,10 @@ func TestGuides(t *testing.T) {
 
 var portsLine = regexp.MustCompile(`^<!-- ports: (.*) -->$`)
 
-const noDaemonLine = "<!-- no daemon -->"
+const (
+	noDaemonLine = "<!-- no daemon -->"
+	narrowLine   = "<!-- 80 columns -->"
+)
 
 // readGuide splits a Markdown file into its fenced blocks.
 func readGuide(t *testing.T, path string) guide {
@@ -109,6 +114,8 @@ func readGuide(t *testing.T, path string) guide {
 			}
 		case line == noDaemonLine:
 			g.noDaemon = true
+		case line == narrowLine:
+			g.narrow = true
 		default:
 			if m := portsLine.FindStringSubmatch(line); m != nil {
 				g.ports = strings.Fields(m[1])
@@ -146,6 +153,9 @@ func TestLinks(t *testing.T) {
 func run(t *testing.T, g guide, bin string) {
 	dir := t.TempDir()
 	freshDirectories(t)
+	if g.narrow {
+		t.Setenv("COLUMNS", "80")
+	}
 	var daemon bool
 	for _, b := range g.blocks {
 		at := fmt.Sprintf("%s:%d", g.path, b.line)

@@ -6,6 +6,7 @@
 // how large and how slow a request may be). What an answer says is the business
 // of the router package.
 //
+//	GET  /v1/alive               Empty: that somebody answers
 //	GET  /v1/status              Status
 //	GET  /v1/revisions           []Revision, oldest first
 //	GET  /v1/revisions/{number}  Revision with its text; "running" for the one in use

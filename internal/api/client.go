@@ -15,6 +15,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // ErrNoDaemon is wrapped by the errors of a client that finds nobody listening.
@@ -27,6 +28,9 @@ const maxAnswer = 2 << 30
 type Client struct {
 	socket string
 	http   http.Client
+	// patience is how long the daemon may be silent before it is asked if it is alive, and how long it may take
+	// to say so.
+	patience, alive time.Duration
 }
 
 // NewClient returns a client for the daemon behind that socket. It connects when asked something.
@@ -34,7 +38,8 @@ func NewClient(socket string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}
-	return &Client{socket: socket, http: http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+	return &Client{socket: socket, patience: 5 * time.Second, alive: 5 * time.Second,
+		http: http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
 }
 
 // Status returns the daemon's state.
@@ -110,6 +115,8 @@ func (c *Client) Change(ctx context.Context, what string, question, answer any) 
 // Follow asks a question whose answer goes on, and calls each with every piece until each returns an
 // error, the answer ends, or ctx does.
 func Follow[A any](ctx context.Context, c *Client, what string, question any, each func(A) error) error {
+	ctx, end := c.watch(ctx, 0)
+	defer end()
 	resp, err := c.send(ctx, http.MethodPost, "/v1/"+what, question)
 	if err != nil {
 		return err
@@ -124,7 +131,7 @@ func Follow[A any](ctx context.Context, c *Client, what string, question any, ea
 		if err := d.Decode(&a); err == io.EOF {
 			return nil
 		} else if err != nil {
-			return fmt.Errorf("answer of the daemon: %w", err)
+			return broken(ctx, err)
 		}
 		if err := each(a); err != nil {
 			return err
@@ -157,12 +164,22 @@ func (c *Client) send(ctx context.Context, method, path string, question any) (*
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
+		var silent *silence
+		if errors.As(context.Cause(ctx), &silent) {
+			return nil, silent
+		}
 		return nil, c.unreachable(err)
 	}
 	return resp, nil
 }
 
 func (c *Client) do(ctx context.Context, method, path string, question, answer any) error {
+	longest := longestRead
+	if method != http.MethodGet {
+		longest = LongestAnswer + c.patience // the daemon ends it first
+	}
+	ctx, end := c.watch(ctx, longest)
+	defer end()
 	resp, err := c.send(ctx, method, path, question)
 	if err != nil {
 		return err
@@ -173,7 +190,7 @@ func (c *Client) do(ctx context.Context, method, path string, question, answer a
 		return decodeError(resp, d)
 	}
 	if err := d.Decode(answer); err != nil {
-		return fmt.Errorf("answer of the daemon: %w", err)
+		return broken(ctx, err)
 	}
 	return nil
 }
@@ -191,6 +208,8 @@ func (c *Client) unreachable(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%w (nobody listens on %s): start it with: systemctl start minne, or: minne daemon", ErrNoDaemon, c.socket)
+	case errors.Is(err, syscall.EAGAIN):
+		return fmt.Errorf("too many wait for the daemon on %s: is it stopped? see: systemctl status minne", c.socket)
 	case errors.Is(err, syscall.EACCES):
 		return &Error{Kind: Denied, Message: fmt.Sprintf("no permission to speak to the daemon on %s: run it as root (sudo), or join the group %s to look", c.socket, Group)}
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):

@@ -53,9 +53,11 @@ type Server struct {
 	log *slog.Logger
 }
 
-// NewServer returns a server without endpoints.
+// NewServer returns a server without endpoints but the one that says that it is alive.
 func NewServer(log *slog.Logger) *Server {
-	return &Server{mux: http.NewServeMux(), log: log}
+	s := &Server{mux: http.NewServeMux(), log: log}
+	Read(s, "GET /v1/alive", func(*http.Request, Empty) (Empty, error) { return Empty{}, nil })
+	return s
 }
 
 // Read adds an endpoint that changes nothing, such as "GET /v1/status".

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -156,6 +157,19 @@ func (f *FastPath) locked(do func()) {
 	if f.tables != nil {
 		do()
 	}
+}
+
+// Alive returns once the fast path can be asked something, or with ctx.
+func (f *FastPath) Alive(ctx context.Context) error {
+	for !f.mu.TryLock() {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the fast path does not answer: %w", ctx.Err())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	f.mu.Unlock()
+	return nil
 }
 
 // Close lets go of everything in this process. What is attached goes on forwarding.

@@ -228,6 +228,7 @@ func (w *Watcher) dumpRoutes(ctx context.Context, family uint8) error {
 	w.ledger.beginDump(family)
 	intact, err := w.ask.dump(ctx, unix.RTM_GETROUTE, rtMsgLen, func(body []byte, _ *builder) { body[0] = family },
 		func(m message) error {
+			w.told.Add(1)
 			if err := w.decoded.decode(m.Body); err != nil {
 				return err
 			}

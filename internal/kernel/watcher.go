@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,6 +32,8 @@ type Watcher struct {
 	ready      chan struct{}
 	resync     chan struct{}
 	restorable chan struct{}
+	probe      chan struct{} // read by whoever asks if the loop still turns
+	told       atomic.Uint64 // notifications and routes that were looked at
 
 	ask    *asker
 	stream *stream
@@ -57,7 +60,7 @@ const (
 func NewWatcher(log *slog.Logger, listener rib.Listener) *Watcher {
 	return &Watcher{
 		log: log, listener: listener, ready: make(chan struct{}),
-		resync: make(chan struct{}, 1), restorable: make(chan struct{}, 1),
+		resync: make(chan struct{}, 1), restorable: make(chan struct{}, 1), probe: make(chan struct{}),
 	}
 }
 
@@ -73,6 +76,31 @@ func (w *Watcher) Resync() { token(w.resync) }
 // Restorable receives a token after a change that something else may have made to what the kernel
 // package keeps: links, addresses, static and connected routes, forwarding. Call Kernel.Reassert then.
 func (w *Watcher) Restorable() <-chan struct{} { return w.restorable }
+
+// Alive returns once the watcher's loop has turned, or taken a notification: it neither waits for ever nor
+// has ended. Before the first account of the kernel's state is told, there is nothing to follow yet.
+func (w *Watcher) Alive(ctx context.Context) error {
+	before := w.told.Load()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-w.probe:
+			return nil
+		case <-tick.C:
+			if w.told.Load() != before {
+				return nil
+			}
+		case <-ctx.Done():
+			select {
+			case <-w.ready:
+				return fmt.Errorf("%v does not read: %w", w, ctx.Err())
+			default:
+				return nil
+			}
+		}
+	}
+}
 
 // token puts one token into c unless it has one.
 func token(c chan struct{}) {
@@ -129,6 +157,8 @@ func (w *Watcher) follow(ctx context.Context) error {
 				return err
 			}
 		case <-w.stream.wake:
+		case w.probe <- struct{}{}:
+			continue
 		case <-w.delay.C:
 			w.pending = false
 			if err := w.compareRoutes(ctx); err != nil {
@@ -185,6 +215,7 @@ func (w *Watcher) tellChunk(ctx context.Context, b []byte) error {
 
 // tell takes one notification.
 func (w *Watcher) tell(ctx context.Context, m message) error {
+	w.told.Add(1)
 	switch m.Type {
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		w.batch.flushExcept(w, kindRoute)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"minne/internal/api"
@@ -97,9 +98,11 @@ func NewDaemon(inst instance.Instance, log *slog.Logger, journal *Journal, versi
 		d.parts.services.returned(ctx, name)
 		d.mend.soon()
 	}
-	d.tasks = append(d.parts.tasks(), d.mend)
+	vitals := newVitals(log.With("task", "vitals"), d.parts.health, d.engine.busy, append(d.parts.vitals(), vital{"engine", d.engine.alive}))
+	d.tasks = append(d.parts.tasks(), d.mend, vitals)
 	if boot.OnImage() && OwnsHost(inst) {
-		d.tasks = append(d.tasks, boot.NewWatchdog(log.With("task", "watchdog"), func() { d.engine.State() }))
+		vitals.giveUp = func() { _ = syscall.Kill(os.Getpid(), syscall.SIGABRT) } // tells where all goroutines stand; init starts another
+		d.tasks = append(d.tasks, boot.NewWatchdog(log.With("task", "watchdog"), vitals.wait))
 	}
 	if OwnsHost(inst) { // others use what is stored: in a lab, many routers would measure each other
 		d.tasks = append(d.tasks, newMeasuring(log, structures))

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"minne/internal/api"
@@ -94,7 +95,9 @@ type Engine struct {
 	onInPlace func(revision int)
 
 	claim chan struct{} // holds a token while somebody changes the router
-	touch sync.Mutex    // held while subsystems are asked or changed
+	touch sync.Mutex    // held while subsystems are asked or changed, see enter
+	// stepSince is when the step that holds touch began, in time since boot; 0 for none.
+	stepSince atomic.Int64
 
 	mu        sync.Mutex
 	holder    string  // who holds the claim, for messages
@@ -260,8 +263,7 @@ func (e *Engine) render(in Input) *target {
 
 // plan asks every subsystem what putting t in place would change.
 func (e *Engine) plan(ctx context.Context, t *target) ([]plan.Change, error) {
-	e.touch.Lock()
-	defer e.touch.Unlock()
+	defer e.enter()()
 	changes := []plan.Change{}
 	for i, s := range e.subsystems {
 		c, err := s.Plan(ctx, t.desired[i])

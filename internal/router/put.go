@@ -42,6 +42,7 @@ func (e *Engine) steps() []string {
 func (e *Engine) step(ctx context.Context, t *target, name string, back bool) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
+	e.beginStep()
 	point := name
 	if back {
 		point = "back-" + name
@@ -95,8 +96,7 @@ func (e *Engine) guarded(t *target) error {
 // put brings the system to t. On a failure it stops and returns the steps that
 // were begun, the failed one last.
 func (e *Engine) put(ctx context.Context, t *target) (begun []string, failure *stepError) {
-	e.touch.Lock()
-	defer e.touch.Unlock()
+	defer e.enter()()
 	for _, name := range e.steps() {
 		begun = append(begun, name)
 		if err := e.step(ctx, t, name, false); err != nil {
@@ -109,8 +109,7 @@ func (e *Engine) put(ctx context.Context, t *target) (begun []string, failure *s
 // restore brings the given steps to t, as far as that goes: a step that fails
 // does not keep the others from being restored.
 func (e *Engine) restore(ctx context.Context, t *target, steps []string) error {
-	e.touch.Lock()
-	defer e.touch.Unlock()
+	defer e.enter()()
 	var failures []error
 	for _, name := range e.steps() {
 		if !slices.Contains(steps, name) {

@@ -131,6 +131,11 @@ func (p parts) tasks() []task.Task {
 		flows.NewEnds(p.fastpath, p.log.With("task", "conntrack-ends"))}, p.services.tasks()...)
 }
 
+// vitals returns the parts that must go on working.
+func (p parts) vitals() []vital {
+	return []vital{{p.watcher.String(), p.watcher.Alive}, {"fast path", p.fastpath.Alive}}
+}
+
 func (p parts) forwarding(ctx context.Context, on bool) error { return p.kernel.Forwarding(ctx, on) }
 
 // takeDown removes what would go on without the daemon. Addresses, static routes

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // Which member of a multipath group takes a flow: the same as the kernel chooses,
-// when net.ipv4.fib_multipath_hash_policy (and its IPv6 twin) is 1 and
-// net.ipv4.fib_multipath_hash_seed is set. The kernel then hashes addresses, ports
-// and protocol with SipHash-2-4 under a key made of the seed (fib_multipath_hash,
-// rt6_multipath_hash), each pair sorted so that both directions of a flow agree.
-// docs/design/ecmp.md lays out the bytes.
+// when net.ipv4.fib_multipath_hash_policy is 0 or 1, its IPv6 twin 1, and
+// net.ipv4.fib_multipath_hash_seed is set. The kernel then hashes addresses (with
+// policy 1 ports and protocol too) with SipHash-2-4 under a key made of the seed
+// (fib_multipath_hash, rt6_multipath_hash), each pair sorted so that both
+// directions of a flow agree. docs/design/ecmp.md lays out the bytes.
 #ifndef MINNE_ECMP_H
 #define MINNE_ECMP_H
 
 #include <linux/in.h>
 
 #include "parse.h"
+
+// control.multipath: families of which only the kernel knows what it hashes.
+#define MULTIPATH_KERNEL4 1
+#define MULTIPATH_KERNEL6 2
 
 struct siphash {
 	__u64 v0, v1, v2, v3;
@@ -117,7 +121,10 @@ static __always_inline __u32 fold(__u64 hash)
 	return (low ? low : 1) >> 1;
 }
 
-static __always_inline __u32 multipath_hash4(struct packet *p, __u64 key)
+// Policy 0 hashes the addresses of the packet that an ICMP error is about
+// (ip_multipath_l3_keys): all of ICMP is left to the kernel then. The other policy's
+// fields are masked: a branch would have the verifier read all that follows twice.
+static __always_inline __u32 multipath_hash4(struct packet *p, const struct control *c)
 {
 	struct iphdr *ip = p->ip;
 	__u32 src = ip->saddr, dst = ip->daddr;
@@ -128,11 +135,11 @@ static __always_inline __u32 multipath_hash4(struct packet *p, __u64 key)
 		src = dst;
 		dst = swap;
 	}
-	words[0] = (__u64)ip->protocol << 16;
-	words[3] = flow_ports(p, sizeof(*ip), ip->protocol) << 32;
+	words[0] = (__u64)(ip->protocol & c->ports4) << 16;
+	words[3] = (flow_ports(p, sizeof(*ip), ip->protocol) & c->ports4) << 32;
 	words[4] = le32(src) << 32;
 	words[5] = le32(dst);
-	return fold(siphash(words, 6, key));
+	return fold(siphash(words, 6, c->hash_key));
 }
 
 // Whether a < b as 16 bytes in network order.
@@ -145,7 +152,7 @@ static __always_inline int before6(const __be32 *a, const __be32 *b)
 	return 0;
 }
 
-static __always_inline __u32 multipath_hash6(struct packet *p, __u64 key)
+static __always_inline __u32 multipath_hash6(struct packet *p, const struct control *c)
 {
 	struct ipv6hdr *ip = p->ip;
 	const __be32 *src = ip->saddr.s6_addr32, *dst = ip->daddr.s6_addr32;
@@ -162,7 +169,7 @@ static __always_inline __u32 multipath_hash6(struct packet *p, __u64 key)
 	words[6] = le32(src[3]) | le32(dst[0]) << 32;
 	words[7] = le32(dst[1]) | le32(dst[2]) << 32;
 	words[8] = le32(dst[3]);
-	return fold(siphash(words, 9, key));
+	return fold(siphash(words, 9, c->hash_key));
 }
 
 // IPv6 headers that the kernel's dissector walks through to find the ports.

@@ -41,6 +41,8 @@ struct control {
 	__u32 firewall;  // its fingerprint, for the daemon that comes next; 0 for one that nobody knows
 	__u32 timeout_tcp; // of conntrack for an established connection, ms
 	__u32 timeout_udp; // and for UDP that went both ways
+	__u32 multipath; // MULTIPATH_: whether only the kernel can hash flows
+	__u32 ports4;    // all ones when it hashes ports and protocol of IPv4, 0 when addresses alone (ecmp.h)
 };
 
 struct {
@@ -70,7 +72,7 @@ struct interface {
 	__u16 flags;  // IF_
 	__u32 slot;   // of traffic
 	__u8 zone[2]; // of the firewall, one for each of its buffers; 0 for none
-	__u16 reserved;
+	__u16 off;    // a punt reason that takes all that comes in here to the kernel, without IF_FORWARD4 and 6; or 0
 };
 
 struct {
@@ -151,6 +153,8 @@ enum adjacency_flags {
 	ADJ_STALE = 2,  // the kernel wants to see a packet before it trusts the MAC again
 	ADJ_NO_PORT = 4, // not valid because of its port
 };
+
+#define ADJ_REASON_SHIFT 8 // above the flags: the punt reason of ADJ_NO_PORT, if it is not EGRESS
 
 struct adjacency {
 	__u16 dst[3];        // word 0: the neighbour's MAC, as in a frame

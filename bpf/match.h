@@ -483,7 +483,8 @@ static const __u8 match_of_reason[REASON_COUNT] = {
 	[REASON_NO_NEIGHBOUR] = 1, [REASON_REFRESH] = 1,      [REASON_EGRESS] = 1,       [REASON_TOO_BIG] = 1,
 	[REASON_REDIRECT] = 1,     [REASON_FIREWALL] = 1,     [REASON_ZONE] = 1,         [REASON_RULE] = 1,
 	[REASON_LOGGED] = 1,       [REASON_SEGMENT_SIZE] = 1, [REASON_BEGINNING] = 1,    [REASON_CONNECTION] = 1,
-	[REASON_LEARNED] = 1,      [REASON_ENDS] = 1,
+	[REASON_LEARNED] = 1,      [REASON_ENDS] = 1,         [REASON_IPSEC] = 1,        [REASON_FOREIGN_FILTER] = 1,
+	[REASON_TRAFFIC_CONTROL] = 1, [REASON_KERNEL_ONLY] = 1, [REASON_MULTIPATH_HASH] = 1,
 };
 
 static __always_inline void match_charge(__u64 *paid, __u64 was, __u64 now, __u64 by)

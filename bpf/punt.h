@@ -17,13 +17,20 @@
 static __always_inline int multicast4(__u32 address) { return address >> 28 == 0xe; }
 static __always_inline int loopback4(__u32 address) { return address >> 24 == 127; }
 
+// Why nothing that comes in here is forwarded by this program.
+static __always_inline enum reason not_forwarded(const struct interface *in)
+{
+	__u16 off = in->off;
+	return off ? off : REASON_FORWARDING_OFF;
+}
+
 static __always_inline enum reason ours_ipv4(struct packet *p)
 {
 	struct iphdr *ip = p->ip;
 	__u32 src = bpf_ntohl(ip->saddr), dst = bpf_ntohl(ip->daddr);
 
 	if (!(p->in->flags & IF_FORWARD4))
-		return REASON_FORWARDING_OFF;
+		return not_forwarded(p->in);
 	if (ip->frag_off & bpf_htons(IPV4_FRAGMENT))
 		return REASON_FRAGMENT;
 	if (multicast4(dst))
@@ -75,7 +82,7 @@ static __always_inline enum reason ours_ipv6(struct packet *p)
 	struct ipv6hdr *ip = p->ip;
 
 	if (!(p->in->flags & IF_FORWARD6))
-		return REASON_FORWARDING_OFF;
+		return not_forwarded(p->in);
 	if (multicast6(&ip->saddr))
 		return REASON_MARTIAN_SOURCE;
 	STAGE(odd_ipv6(&ip->saddr, &ip->daddr));

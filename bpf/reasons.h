@@ -65,7 +65,12 @@
 	X(CONNECTION)        /* of a connection that only conntrack can follow, now or ever */ \
 	X(LEARNED)           /* its flow was learned by this packet, and is gone already */   \
 	X(ENDS)              /* FIN or RST: the connection ends, or says so */                \
-	X(CHECKSUM_OFFLOAD)  /* its sender has left the checksum to hardware (summed.h) */
+	X(CHECKSUM_OFFLOAD)  /* its sender has left the checksum to hardware (summed.h) */    \
+	X(IPSEC)             /* IPsec policies decide (net/xfrm) */                           \
+	X(FOREIGN_FILTER)    /* a packet filter that is not Minne's decides */                \
+	X(TRAFFIC_CONTROL)   /* tc decides, where it comes in or where it leaves */           \
+	X(KERNEL_ONLY)       /* something else of the kernel decides */                       \
+	X(MULTIPATH_HASH)    /* of several next hops the kernel chooses by a hash of its own */
 
 #define NAME_REASON(name) REASON_##name,
 enum reason {

@@ -94,19 +94,24 @@ static __always_inline enum reason use(struct way *w)
 		return REASON_NO_NEIGHBOUR;
 	w->head = *(volatile __u64 *)w->adj;
 	__u16 flags = ((struct adjacency *)&w->head)->flags;
-	if (!(flags & ADJ_VALID))
-		return flags & ADJ_NO_PORT ? REASON_EGRESS : REASON_NO_NEIGHBOUR;
-	return REASON_NONE;
+	if (flags & ADJ_VALID)
+		return REASON_NONE;
+	if (flags >> ADJ_REASON_SHIFT)
+		return flags >> ADJ_REASON_SHIFT;
+	return flags & ADJ_NO_PORT ? REASON_EGRESS : REASON_NO_NEIGHBOUR;
 }
 
 static __always_inline enum reason find_adjacency4(struct packet *p, struct way *w, struct control *c)
 {
+	struct iphdr *ip = p->ip;
 	__u32 via = HOP_WHERE(w->hop);
 
 	if (HOP_KIND(w->hop) == HOP_GROUP) {
 		if (w->connection && w->connection->diverted) // the kernel hashes the translated destination
 			return REASON_CONNECTION;
-		via = choose_member(via, HOP_COUNT(w->hop), multipath_hash4(p, c->hash_key));
+		if (c->multipath & MULTIPATH_KERNEL4 || (!c->ports4 && ip->protocol == IPPROTO_ICMP))
+			return REASON_MULTIPATH_HASH;
+		via = choose_member(via, HOP_COUNT(w->hop), multipath_hash4(p, c));
 	}
 	w->adjacency = via & VIA_ONLINK ? neighbour4(via & ~VIA_ONLINK, p->dst[0]) : via;
 	return use(w);
@@ -122,7 +127,9 @@ static __always_inline enum reason find_adjacency6(struct packet *p, struct way 
 			return REASON_CONNECTION;
 		if (walks6(ip->nexthdr))
 			return REASON_EXTENSION;
-		via = choose_member(via, HOP_COUNT(w->hop), multipath_hash6(p, c->hash_key));
+		if (c->multipath & MULTIPATH_KERNEL6)
+			return REASON_MULTIPATH_HASH;
+		via = choose_member(via, HOP_COUNT(w->hop), multipath_hash6(p, c));
 	}
 	w->adjacency = via & VIA_ONLINK ? neighbour6(via & ~VIA_ONLINK, p->dst) : via;
 	return use(w);

@@ -23,6 +23,8 @@ const (
 	adjStale  = 2
 	adjNoPort = 4
 
+	adjReasonShift = 8
+
 	adjacencyWords = 8
 	maxAdjacencies = 32768
 )
@@ -174,8 +176,8 @@ func (s *adjTable) dead(h rib.Hop) bool {
 func (s *adjTable) write(a *adjacency) {
 	w := s.t.prog.adjacencies[int(a.index)*adjacencyWords:]
 	way, ok := s.t.egress(a.key.ifindex)
-	if !ok {
-		w.store(0, macWord(a.mac, adjNoPort))
+	if held := s.t.heldAtEgress(a.key.ifindex); held != Forwarded || !ok {
+		w.store(0, macWord(a.mac, adjNoPort|uint16(held)<<adjReasonShift))
 		if _, ifindex := splitPair(w.load(2)); ifindex != uint32(a.key.ifindex) {
 			w.store(2, pair(0, uint32(a.key.ifindex))) // the source check asks where it would lead
 		}

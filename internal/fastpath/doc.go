@@ -17,6 +17,7 @@
 //     keep one of the tables; internal/fastpath/fib compiles the prefixes
 //   - settings.go and features.go hear of what rib does not tell: forwarding and
 //     rp_filter per interface, and what drivers can do
+//   - bypassed.go leaves to the kernel what would miss something else of it
 //   - followed.go makes flows of connections that the program can't ask conntrack about
 //   - match.go has flows recognised by patterns in their first bytes
 //   - run.go asks the program about one packet; samples.go hears of drops and punts

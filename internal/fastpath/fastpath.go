@@ -16,6 +16,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/bypass"
 	"minne/internal/fastpath/fib"
 	"minne/internal/fastpath/flow"
 	"minne/internal/fastpath/mapped"
@@ -50,6 +51,8 @@ type FastPath struct {
 	astray    error             // programs of an earlier daemon are on ports and can't be told to do nothing
 	foreign   bool              // a port that should have the program has somebody else's
 	told      *health.Book      // of what is wrong, and what was repaired
+	bypass    *bypass.Follower  // hears of what else the kernel would do to packets
+	held      map[string]string // what of it has been told, by what it holds
 	peers     guardPeers        // stations that the guard knows by name
 	listener  flow.Listener     // hears of flows that end; may be nil
 	conntrack func() Conntrack  // opens what is asked about connections; may be nil
@@ -116,6 +119,9 @@ func (f *FastPath) start() error {
 	if err := f.tables.putFirewall(&f.firewall); err != nil {
 		return err
 	}
+	if err := f.heedBypassed(); err != nil {
+		return err
+	}
 	settingsChanged := func() { f.locked(func() { f.tables.reread() }) }
 	featuresChanged := func() { f.locked(f.reconcileLogged) }
 	ear, err := listen(unix.NETLINK_ROUTE, []int{groupNetconf4, groupNetconf6}, settingsChanged)
@@ -180,6 +186,9 @@ func (f *FastPath) Close() {
 	for _, ear := range f.ears {
 		ear.Close()
 	}
+	if f.bypass != nil {
+		f.bypass.Close()
+	}
 	for _, p := range f.ports {
 		if p.link != nil {
 			p.link.Close()
@@ -239,6 +248,7 @@ func (f *FastPath) Apply(_ context.Context, d Desired) error {
 	}
 	f.tables.reread()
 	f.failed = f.reconcile()
+	f.tellHeld()
 	return f.failed
 }
 
@@ -363,6 +373,7 @@ func (f *FastPath) End() {
 		f.tables.End()
 		f.grow()
 		f.reconcileLogged()
+		f.tellHeld()
 		if first {
 			f.log.Info("fast path knows the kernel's state", "tables", f.tables.describe(), "sync", f.tables.times.Sync, "fill", f.tables.times.Fill)
 		}

@@ -38,8 +38,10 @@ const (
 
 // Places in struct control, in words.
 const (
-	controlPolicy   = 3
-	controlTimeouts = 4
+	controlHashKey   = 1
+	controlPolicy    = 3
+	controlTimeouts  = 4
+	controlMultipath = 5
 )
 
 // A way's word, WAY_ in bpf/policy.h.
@@ -379,7 +381,7 @@ const maxTimeout = 4_294_967
 // renderZones writes the zones of an interface, of which one is in use.
 func (t *tables) renderZones(l *device) {
 	if l.Index < maxIfindex {
-		t.prog.interfaces.store(2*l.Index+1, zoneWord(slotOf(l.Index), t.zones[0][l.Name], t.zones[1][l.Name]))
+		t.prog.interfaces.store(2*l.Index+1, zoneWord(slotOf(l.Index), t.zones[0][l.Name], t.zones[1][l.Name], t.heldAtIngress(l.Index)))
 	}
 }
 

@@ -135,8 +135,11 @@ func (t *tables) renderInterface(l *device) {
 		if t.unsummed[port.Index] {
 			flags |= ifUnsummed
 		}
+		if t.heldAtIngress(l.Index) != Forwarded {
+			flags &^= ifForward4 | ifForward6
+		}
 	}
-	t.renderZones(l)
+	t.renderZones(l) // before the flags, which say that there is a reason
 	t.prog.interfaces.store(2*l.Index, macWord(mac, flags))
 }
 

@@ -27,6 +27,7 @@ type Observed struct {
 	Adopted    int               `json:"adopted"`           // ports taken over from an earlier daemon
 	Ports      []ObservedPort    `json:"ports"`
 	Tables     []ObservedTable   `json:"tables"`
+	Held       []ObservedHeld    `json:"left-to-kernel"` // because the kernel does more with it than the fast path can
 	NextHops   int               `json:"next-hops"`
 	Groups     int               `json:"groups"`     // of the next hops, those with several members
 	Neighbours int               `json:"neighbours"` // with an adjacency
@@ -56,6 +57,12 @@ type ObservedTable struct {
 	ImageBytes int    `json:"image-bytes"`
 	UsedBytes  int    `json:"used-bytes"`
 	Kernel     string `json:"kernel,omitempty"` // why the kernel forwards the whole family
+}
+
+// ObservedHeld is a part of the packets that the kernel forwards.
+type ObservedHeld struct {
+	Packets string `json:"packets"` // which
+	Reason  string `json:"reason"`  // what the kernel does with them
 }
 
 // ObservedFirewall is the firewall in the fast path.
@@ -116,7 +123,7 @@ func (f *FastPath) Observe(context.Context) (Observed, error) {
 	t := f.tables
 	o.Ready, o.Adopted = t.complete, f.adopted
 	o.Ports = f.observePorts()
-	o.Tables = f.observeTables()
+	o.Tables, o.Held = f.observeTables(), f.observeHeld()
 	o.NextHops, o.Neighbours = len(t.hops.bySpec), len(t.adjs.all)
 	for _, h := range t.hops.byIndex {
 		if h != nil && h.members != nil {

@@ -73,6 +73,11 @@ var reasonTexts = map[Reason]reasonText{
 	Reason(routerReasonREASON_BEGINNING):         {"beginning", "begins a connection: the kernel judges it and remembers it", "many of them are a scan, a flood, or hosts with very many connections: show flows"},
 	Reason(routerReasonREASON_CONNECTION):        {"connection", "of a connection that the kernel carries: not established yet, ending, or of a kind that only conntrack can follow", "show flows tells which connections the fast path carries"},
 	Reason(routerReasonREASON_LEARNED):           {"learned", "its connection was learned from conntrack by this packet, and ended in the same moment", ""},
+	Reason(routerReasonREASON_IPSEC):             {"ipsec", "IPsec policies decide, which only the kernel follows", "show fast-path names them; ip xfrm policy shows them"},
+	Reason(routerReasonREASON_FOREIGN_FILTER):    {"foreign-filter", "a packet filter that is not Minne's decides", "show fast-path names its chains: put its rules into the configuration, or remove it"},
+	Reason(routerReasonREASON_TRAFFIC_CONTROL):   {"traffic-control", "traffic control (tc) of an interface decides", "show fast-path names it; tc qdisc and tc filter show it"},
+	Reason(routerReasonREASON_KERNEL_ONLY):       {"kernel-only", "something else of the kernel decides, which the fast path can't repeat", "show fast-path names it"},
+	Reason(routerReasonREASON_MULTIPATH_HASH):    {"multipath-hash", "several next hops, among which the kernel chooses by a hash that the fast path can't repeat", "show fast-path names the setting"},
 	Reason(routerReasonREASON_ENDS):              {"ends", "FIN or RST: the connection ends, and conntrack must see it", ""},
 
 	Reason(routerReasonREASON_CHECKSUM_OFFLOAD): {"checksum-offload", "its sender has left the checksum to hardware, which a virtual port does not have", "slow, but right: on the far end of the veth, ethtool -K FAR tx off"},

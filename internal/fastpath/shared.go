@@ -39,10 +39,11 @@ func pair(first, second uint32) uint64 {
 }
 
 // zoneWord is an interface's slot of traffic and its zones, in the order in which they stand in memory.
-func zoneWord(slot uint32, zone0, zone1 uint8) uint64 {
+func zoneWord(slot uint32, zone0, zone1 uint8, off Reason) uint64 {
 	var b [8]byte
 	binary.NativeEndian.PutUint32(b[:], slot)
 	b[4], b[5] = zone0, zone1
+	binary.NativeEndian.PutUint16(b[6:], uint16(off))
 	return binary.NativeEndian.Uint64(b[:])
 }
 

@@ -72,6 +72,9 @@ func (j *journey) steps() []Step {
 // refusal is the reason, with what of the tables led to it.
 func (j *journey) refusal(stage int, why Reason) string {
 	text := why.Text()
+	if held := j.heldWords(why); held != "" {
+		text += ": " + held
+	}
 	switch routerStage(stage) {
 	case routerStageSTAGE_ROUTE:
 		return j.route() + ": " + text

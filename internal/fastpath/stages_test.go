@@ -249,6 +249,7 @@ func (b *bench) adjacency(address string) (a adjacency) {
 
 // TestLinkDown: routes through a dead link are the kernel's at once, and others are not touched.
 func TestLinkDown(t *testing.T) {
+	sysctl(t, "ipv4/fib_multipath_hash_policy", "1") // the frames differ in their ports
 	b := newBench(t)
 	frame := udp4(macIn, macA, "192.0.2.2", "203.0.113.2", 64, 0)
 	third, _ := addVeth(t, "third", "c", net.HardwareAddr{2, 0, 0, 0, 0, 3})

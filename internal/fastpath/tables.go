@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/bypass"
 	"minne/internal/fastpath/fib"
 	"minne/internal/fastpath/judge"
 	"minne/internal/rib"
@@ -26,7 +27,8 @@ type tables struct {
 
 	links     map[int]*device
 	addresses map[ownAddress]uint8 // rounds
-	rules     map[ruleKey]uint8    // rules that only the kernel can follow, with their rounds
+	rules     map[rib.Rule]uint8   // with their rounds
+	ruled     map[uint8]bool       // families of which rules were told: no rules then means that nothing is routed
 	hops      *nextHops
 	adjs      *adjTable
 	v4        *family[key4]
@@ -38,6 +40,7 @@ type tables struct {
 	counters   [2]int                          // that may have counted, of each buffer
 	judgedBy   [2]atomic.Pointer[judge.Policy] // what each buffer was filled with; a capture reads it
 	all4, all6 settings                        // settings of the pseudo-interface "all"
+	bypassed   bypass.State                    // what else the kernel would do to packets
 	unjudged   bool                            // the kernel has a firewall that could not be put here: everything is its
 	attached   map[int]bool                    // ports with the program
 	transmits  map[int]bool                    // ports that packets may leave by
@@ -55,11 +58,6 @@ type ownAddress struct {
 	ifindex int
 }
 
-type ruleKey struct {
-	family   uint8
-	priority uint32
-}
-
 // updateTimes is how long changes took.
 type updateTimes struct {
 	begun   time.Time
@@ -74,7 +72,7 @@ type updateTimes struct {
 func newTables(log *slog.Logger, prog *program, read settingsReader) *tables {
 	t := &tables{
 		log: log, prog: prog, read: read,
-		links: map[int]*device{}, addresses: map[ownAddress]uint8{}, rules: map[ruleKey]uint8{},
+		links: map[int]*device{}, addresses: map[ownAddress]uint8{}, rules: map[rib.Rule]uint8{}, ruled: map[uint8]bool{},
 		v4:       newFamily(4, makeKey4, key4.prefix),
 		v6:       newFamily(6, makeKey6, key6.prefix),
 		attached: map[int]bool{}, transmits: map[int]bool{}, unsummed: map[int]bool{},
@@ -179,17 +177,16 @@ func (t *tables) renderControl() {
 			return routerNumber(routerReasonREASON_NOT_READY)
 		case t.full[which] != nil:
 			return routerNumber(routerReasonREASON_TABLE_FULL)
+		case len(t.bypassed.Families[which]) > 0:
+			return uint32(heldBy(t.bypassed.Families[which]))
 		}
-		for k := range t.rules {
-			if k.family == family {
-				return routerNumber(routerReasonREASON_POLICY_RULES)
-			}
+		if t.rulesWords(family) != "" {
+			return routerNumber(routerReasonREASON_POLICY_RULES)
 		}
 		return 0
 	}
 	t.prog.control.store(0, pair(off(0, unix.AF_INET), off(1, unix.AF_INET6)))
-	seed := uint64(t.read.hashSeed())
-	t.prog.control.store(1, seed<<32|seed)
+	t.renderHash()
 }
 
 func routerNumber(r routerReason) uint32 { return uint32(r) }
@@ -241,17 +238,17 @@ func (t *tables) Addresses(addresses []rib.LinkAddress) {
 	}
 }
 
-// Rules takes in policy-routing rules.
+// Rules takes in policy-routing rules (rules.go).
 func (t *tables) Rules(rules []rib.Rule) {
 	for _, r := range rules {
-		k := ruleKey{r.Family, r.Priority}
-		switch {
-		case r.Default:
-		case r.Deleted:
-			delete(t.rules, k)
-		default:
-			t.rules[k] = t.round
+		deleted := r.Deleted
+		r.Deleted = false
+		if deleted {
+			delete(t.rules, r)
+		} else {
+			t.rules[r] = t.round
 		}
+		t.ruled[r.Family] = true
 	}
 	t.renderControl()
 }

@@ -3,8 +3,6 @@
 package fastpath
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -36,13 +34,19 @@ func (f *FastPath) Trouble() map[string]string {
 		}
 		trouble["fast path on "+p.Name] = "not running, the kernel forwards what arrives there: " + p.Why + " (fast-path: off for the interface, if that is meant)"
 	}
-	var priorities []string
-	for k := range f.tables.rules {
-		priorities = append(priorities, fmt.Sprintf("%s %d", map[uint8]string{unix.AF_INET: "IPv4", unix.AF_INET6: "IPv6"}[k.family], k.priority))
+	for _, family := range familyNames {
+		if why := f.held["all "+family]; why != "" {
+			trouble["fast path for "+family] = "the kernel forwards all " + family + ", because it does more than the fast path can: " + why
+		}
 	}
-	if len(priorities) > 0 {
-		slices.Sort(priorities)
-		trouble["policy routing"] = "rules that Minne did not make (ip rule: " + strings.Join(slices.Compact(priorities), ", ") + ") decide about packets; their family passes through the kernel"
+	var rules []string
+	for which, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		if why := f.tables.rulesWords(family); why != "" {
+			rules = append(rules, familyNames[which]+": "+why)
+		}
+	}
+	if len(rules) > 0 {
+		trouble["policy routing"] = "rules that Minne did not make (" + strings.Join(rules, "; ") + ") decide about packets; their family passes through the kernel"
 	}
 	return trouble
 }

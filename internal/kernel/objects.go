@@ -155,9 +155,7 @@ const (
 	fraProtocol          = 21
 )
 
-// decodeRule reads an RTM_NEWRULE body. A rule is one of the defaults when it sends all packets to
-// the table that the kernel gave that priority at the start. So is the kernel's own rule for VRFs (l3mdev), which
-// is about packets of links that belong to one: those never take the fast path.
+// decodeRule reads an RTM_NEWRULE body.
 func decodeRule(m message) (r rib.Rule, ok bool) {
 	b := m.Body
 	if len(b) < ruleLen || b[0] != unix.AF_INET && b[0] != unix.AF_INET6 {
@@ -166,7 +164,6 @@ func decodeRule(m message) (r rib.Rule, ok bool) {
 	const toTable = 1 // FR_ACT_TO_TBL
 	r = rib.Rule{Family: b[0]}
 	table, all := uint32(b[4]), b[1] == 0 && b[2] == 0 && b[3] == 0 && b[7] == toTable
-	vrf := false
 	for kind, value := range attributes(b[ruleLen:]) {
 		switch kind {
 		case fraPriority:
@@ -176,27 +173,20 @@ func decodeRule(m message) (r rib.Rule, ok bool) {
 		case fraSuppressPrefixLen:
 			all = all && uint32Of(value) == 1<<32-1
 		case fraL3MasterDevice:
-			vrf = true
+			r.VRF = true
 		case fraProtocol:
 		default:
 			all = false
 		}
 	}
 	const invert = 2 // FIB_RULE_INVERT
-	r.Default = all && native.Uint32(b[8:])&invert == 0 && (vrf || defaultRule(b[0], r.Priority, table))
-	return r, true
-}
-
-func defaultRule(family uint8, priority, table uint32) bool {
-	switch priority {
-	case 0:
-		return table == rib.TableLocal
-	case 32766:
-		return table == rib.TableMain
-	case 32767:
-		return table == rib.TableDefault && family == unix.AF_INET
+	if native.Uint32(b[8:])&invert != 0 {
+		r.VRF, all = false, false
 	}
-	return false
+	if all && !r.VRF {
+		r.Table = table
+	}
+	return r, true
 }
 
 // Attributes of next-hop objects (NHA_).

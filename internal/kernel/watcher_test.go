@@ -84,7 +84,7 @@ func (m *model) Rules(list []rib.Rule) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range list {
-		m.set(fmt.Sprint("rule ", r.Family, r.Priority, r.Default), "", r.Deleted)
+		m.set(fmt.Sprint("rule ", r.Family, r.Priority, r.Table, r.VRF), "", r.Deleted)
 	}
 }
 

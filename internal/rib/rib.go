@@ -151,11 +151,12 @@ type LinkAddress struct {
 	Deleted   bool
 }
 
-// Rule is a policy-routing rule (ip rule). The fast path repeats only the three default rules.
+// Rule is a policy-routing rule (ip rule).
 type Rule struct {
 	Family   uint8 // AF_INET or AF_INET6
 	Priority uint32
-	Default  bool // one of the rules every namespace starts with
+	Table    uint32 // where all packets are looked up; 0 for a rule that chooses, or does something else
+	VRF      bool   // about packets of links that belong to a VRF, and of no others (l3mdev)
 	Deleted  bool
 }
 

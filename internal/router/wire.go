@@ -53,12 +53,14 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 	filter.TellHealth(told)
 	kern := kernel.New(log.With("task", "kernel"), kernel.Options{OwnHost: own})
 	fast.AskConntrack(func() fastpath.Conntrack { return new(flows.Asker) })
+	clock := tick.New()
+	clock.Add(fast.Look)
 	p := parts{
 		judging:  newJudging(log.With("task", "firewall"), filter, fast),
 		inst:     inst,
 		log:      log,
 		health:   told,
-		tick:     tick.New(),
+		tick:     clock,
 		firewall: filter,
 		kernel:   kern,
 		watcher:  kernel.NewWatcher(log.With("task", "watcher"), fast),

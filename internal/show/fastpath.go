@@ -46,6 +46,9 @@ func FastPath(w io.Writer, o fastpath.Observed) error {
 			fmt.Fprintf(w, "Why %s for %s: %s\n", t.Structure, t.Family, t.Why)
 		}
 	}
+	for _, h := range o.Held {
+		fmt.Fprintf(w, "The kernel forwards %s: %s\n", h.Packets, h.Reason)
+	}
 	if err := guarded(w, o); err != nil {
 		return err
 	}

@@ -35,8 +35,8 @@ type loaded struct {
 
 func newLoaded(t *testing.T) *loaded {
 	l := &loaded{bed: newBed(t)}
-	nft(t, `table inet follow { chain forward { type filter hook forward priority 0; ct state new accept; }; }`) // connections are followed
-	t.Cleanup(func() { nft(t, "delete table inet follow") })
+	nft(t, `table inet minne_follow { chain forward { type filter hook forward priority 0; ct state new accept; }; }`) // connections are followed
+	t.Cleanup(func() { nft(t, "delete table inet minne_follow") })
 	inst := instance.Instance{Name: "test", BPFDir: filepath.Join("/sys/fs/bpf", t.Name())}
 	log := slog.New(slog.DiscardHandler)
 	desired := fastpath.Desired{Mode: "generic", Interfaces: map[string]fastpath.DesiredPort{}}

@@ -111,9 +111,9 @@ type ledger struct {
 
 func (l *ledger) open() {
 	for i, side := range l.sides {
-		side.run(fmt.Sprintf(`table inet ledger
-			delete table inet ledger
-			table inet ledger {
+		side.run(fmt.Sprintf(`table inet minne_ledger
+			delete table inet minne_ledger
+			table inet minne_ledger {
 				counter sent { }
 				chain sent {
 					type filter hook output priority 0
@@ -127,7 +127,7 @@ func (l *ledger) open() {
 // sent is what the ends have sent by now.
 func (l *ledger) sent() (t flows.Totals) {
 	for i, side := range l.sides {
-		out := side.run("", "nft", "list", "counter", "inet", "ledger", "sent")
+		out := side.run("", "nft", "list", "counter", "inet", "minne_ledger", "sent")
 		at := max(strings.Index(out, "packets"), 0)
 		if _, err := fmt.Sscanf(out[at:], "packets %d bytes %d", &t.Packets[i], &t.Bytes[i]); err != nil {
 			l.n.t.Fatalf("%v: %s", err, out)

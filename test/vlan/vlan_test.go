@@ -24,7 +24,9 @@ import (
 	"minne/internal/testuml"
 )
 
-func TestMain(m *testing.M) { testuml.Main(m, "veth", "8021q", "ipv6") }
+func TestMain(m *testing.M) {
+	testuml.Main(m, append([]string{"veth", "8021q", "ipv6"}, bypassModules...)...)
+}
 
 // config is a trunk with one customer VLAN and one inside another (QinQ), and a port without tags.
 const config = `
@@ -72,6 +74,7 @@ func TestVLAN(t *testing.T) {
 
 	t.Run("links", checkLinks)
 	t.Run("bytes", func(t *testing.T) { checkBytes(t, r, trunk, plain) })
+	t.Run("bypassed", func(t *testing.T) { checkBypassed(t, r, trunk, plain) })
 	t.Run("hosts", func(t *testing.T) { checkHosts(t, r, trunk, plain) })
 
 	r.apply(t, withoutVLANs)

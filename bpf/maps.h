@@ -43,6 +43,7 @@ struct control {
 	__u32 timeout_udp; // and for UDP that went both ways
 	__u32 multipath; // MULTIPATH_: whether only the kernel can hash flows
 	__u32 ports4;    // all ones when it hashes ports and protocol of IPv4, 0 when addresses alone (ecmp.h)
+	__u64 trusted;     // until when the tables are, without another sign of the daemon: jiffies; 0 for ever
 };
 
 struct {

@@ -70,7 +70,8 @@
 	X(FOREIGN_FILTER)    /* a packet filter that is not Minne's decides */                \
 	X(TRAFFIC_CONTROL)   /* tc decides, where it comes in or where it leaves */           \
 	X(KERNEL_ONLY)       /* something else of the kernel decides */                       \
-	X(MULTIPATH_HASH)    /* of several next hops the kernel chooses by a hash of its own */
+	X(MULTIPATH_HASH)    /* of several next hops the kernel chooses by a hash of its own */ \
+	X(NO_DAEMON)         /* nobody has kept the tables true for minutes */
 
 #define NAME_REASON(name) REASON_##name,
 enum reason {

@@ -81,6 +81,7 @@ var reasonTexts = map[Reason]reasonText{
 	Reason(routerReasonREASON_ENDS):              {"ends", "FIN or RST: the connection ends, and conntrack must see it", ""},
 
 	Reason(routerReasonREASON_CHECKSUM_OFFLOAD): {"checksum-offload", "its sender has left the checksum to hardware, which a virtual port does not have", "slow, but right: on the far end of the veth, ethtool -K FAR tx off"},
+	Reason(routerReasonREASON_NO_DAEMON):        {"no-daemon", "no daemon has kept the tables true for three minutes: the kernel forwards", "start it: systemctl start minne; if it runs, minne status says which part does not answer"},
 }
 
 // Reasons are all reasons to drop or punt, drops first.

@@ -98,7 +98,7 @@ func NewDaemon(inst instance.Instance, log *slog.Logger, journal *Journal, versi
 		d.parts.services.returned(ctx, name)
 		d.mend.soon()
 	}
-	vitals := newVitals(log.With("task", "vitals"), d.parts.health, d.engine.busy, append(d.parts.vitals(), vital{"engine", d.engine.alive}))
+	vitals := newVitals(log.With("task", "vitals"), d.parts.health, d.engine.busy, d.parts.fastpath.Beat, append(d.parts.vitals(), vital{"engine", d.engine.alive}))
 	d.tasks = append(d.parts.tasks(), d.mend, vitals)
 	if boot.OnImage() && OwnsHost(inst) {
 		vitals.giveUp = func() { _ = syscall.Kill(os.Getpid(), syscall.SIGABRT) } // tells where all goroutines stand; init starts another

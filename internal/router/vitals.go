@@ -38,9 +38,10 @@ type vitals struct {
 	health *health.Book
 	parts  []vital
 	every  time.Duration
-	ping   func()      // tells the service manager; nil where there is none that waits
-	busy   func() bool // a commit is at work, which others may have to wait for
-	giveUp func()      // ends the process, where only that brings another; nil elsewhere
+	beat   func() error // lets the fast path trust its tables for some more time
+	ping   func()       // tells the service manager; nil where there is none that waits
+	busy   func() bool  // a commit is at work, which others may have to wait for
+	giveUp func()       // ends the process, where only that brings another; nil elsewhere
 
 	mu     sync.Mutex
 	proved time.Time     // when all parts were alive the last time
@@ -48,8 +49,8 @@ type vitals struct {
 	silent string        // parts that did not answer in the last round
 }
 
-func newVitals(log *slog.Logger, book *health.Book, busy func() bool, parts []vital) *vitals {
-	v := &vitals{log: log, health: book, busy: busy, parts: parts, every: provingTime, proved: time.Now(), fresh: make(chan struct{})}
+func newVitals(log *slog.Logger, book *health.Book, busy func() bool, beat func() error, parts []vital) *vitals {
+	v := &vitals{log: log, health: book, busy: busy, beat: beat, parts: parts, every: provingTime, proved: time.Now(), fresh: make(chan struct{})}
 	if limit := watchdogTime(); limit > 0 {
 		v.every = limit / 4
 		v.ping = func() { notify("WATCHDOG=1") }
@@ -141,6 +142,9 @@ func (v *vitals) prove() {
 	v.fresh = make(chan struct{})
 	v.mu.Unlock()
 	v.health.Clear("daemon")
+	if err := v.beat(); err != nil {
+		v.log.Warn("the fast path can't be told that the daemon lives; in some minutes the kernel forwards", "error", err)
+	}
 	if v.ping != nil {
 		v.ping()
 	}

@@ -29,7 +29,7 @@ func TestAHungPartEndsTheProofs(t *testing.T) {
 	var part hung
 	var pings, given atomic.Int64
 	var busy atomic.Bool
-	v := newVitals(log, health.NewBook(log), busy.Load, []vital{{"watcher", part.alive}, {"engine", func(context.Context) error { return nil }}})
+	v := newVitals(log, health.NewBook(log), busy.Load, func() error { return nil }, []vital{{"watcher", part.alive}, {"engine", func(context.Context) error { return nil }}})
 	v.every = 10 * time.Millisecond
 	v.ping = func() { pings.Add(1) }
 	v.giveUp = func() { given.Add(1) }

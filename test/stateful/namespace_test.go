@@ -113,6 +113,13 @@ func (ns *namespace) daemon(name string, args ...string) {
 	})
 }
 
+// everyICMPError has every error sent, however many there were. The limits themselves are the router's, which puts them back:
+// so no kind of message is limited (icmp_ratemask; of IPv6, which wants a kind, one that does not exist).
+func (ns *namespace) everyICMPError() {
+	ns.t.Helper()
+	ns.sysctl("net/ipv4/icmp_ratemask", "0", "net/ipv6/icmp/ratemask", "255")
+}
+
 // sysctl writes settings, a path below /proc/sys and a value each. Those that this kernel does not have are passed over.
 func (ns *namespace) sysctl(settings ...string) {
 	ns.t.Helper()

@@ -100,7 +100,7 @@ func newNetwork(t *testing.T, settings ...string) *network {
 			n.ip(fmt.Sprintf("neighbour replace %s lladdr %s dev %s nud permanent", address, hostMAC(i), lines[0]))
 		}
 	}
-	n.sysctl("net/ipv4/icmp_ratelimit", "0", "net/ipv6/icmp/ratelimit", "0")
+	n.everyICMPError()
 	n.awaitFastPath("lan", "wan", "dmz")
 	for _, address := range []string{farV4, farV6, besideV4, besideV6} {
 		eventually(t, address+" refuses the client", func() bool { // IPv6 is there a second after its link

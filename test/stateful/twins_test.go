@@ -185,8 +185,7 @@ func newBed(t *testing.T, fastPath string) *bed {
 		b.ip(fmt.Sprintf("neighbour replace %s lladdr %s dev %s nud permanent", m.v4, m.mac, portNames[m.port]),
 			fmt.Sprintf("neighbour replace %s lladdr %s dev %s nud permanent", m.v6, m.mac, portNames[m.port]))
 	}
-	// Every error is sent, however many there were.
-	b.sysctl("net/ipv4/icmp_ratelimit", "0", "net/ipv6/icmp/ratelimit", "0", "net/ipv4/icmp_msgs_per_sec", "1000000", "net/ipv4/icmp_msgs_burst", "1000000")
+	b.everyICMPError()
 	if fastPath != "mode: off" {
 		b.awaitFastPath(portNames[:]...)
 	}

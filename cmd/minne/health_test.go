@@ -94,6 +94,17 @@ func fillUp(t *testing.T, dir string) {
 	}
 }
 
+// A driver without XDP is no fault in mode auto: a box with such a card would be degraded for ever.
+func TestAPlainDriverIsNoFault(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.inside("ip link add plain type ifb")
+	b.start()
+	b.want(0, "applied", "apply", b.file("plain.yaml", b.read(b.config("plain", lan1, wan1))+"  plain: {addresses: [198.18.7.1/24]}\n"))
+	b.want(0, "driver ifb has no native XDP", "show", "fast-path")
+	b.wantHealthy()
+}
+
 // The newest revision is damaged: the one before runs, and the status says so until another is applied.
 func TestStatusTellsOlderRevision(t *testing.T) {
 	t.Parallel()

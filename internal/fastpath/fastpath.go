@@ -44,6 +44,7 @@ type FastPath struct {
 	tables    *tables
 	ports     map[int]*port     // by ifindex
 	refused   map[string]string // why an interface that should have the fast path has none
+	incapable map[string]bool   // those of them whose drivers can't
 	adopted   int               // ports taken over from an earlier daemon
 	broken    error             // why the program can't be loaded
 	ears      []*os.File        // sockets that hear of settings and features
@@ -441,11 +442,12 @@ func (f *FastPath) reconcile() error {
 	attached, transmits, unsummed := maps.Clone(f.tables.attached), maps.Clone(f.tables.transmits), maps.Clone(f.tables.unsummed)
 	f.openAdopted(wanted)
 	refusedBefore := f.refused
-	f.refused, f.foreign = map[string]string{}, false
+	f.refused, f.incapable, f.foreign = map[string]string{}, map[string]bool{}, false
 	var failed []error
 	for ifindex, name := range wanted {
 		if err := f.keepPort(ifindex, name); err != nil {
 			f.refused[name] = err.Error()
+			f.incapable[name] = errors.As(err, new(errIncapable))
 			if errors.As(err, new(errForeign)) {
 				f.foreign = true
 			}

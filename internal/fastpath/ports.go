@@ -43,6 +43,13 @@ func (e errForeign) Error() string {
 	return fmt.Sprintf("XDP program %s is attached, and not ours: detach it, or set fast-path: off for the interface", e.program)
 }
 
+// errIncapable says that a port's driver can't run the program, which is no fault where the mode is auto.
+type errIncapable struct{ driver, lacks string }
+
+func (e errIncapable) Error() string {
+	return fmt.Sprintf("driver %s has no native XDP%s", e.driver, e.lacks)
+}
+
 // adoptPorts finds the links that an earlier daemon pinned. The error tells of pins that lead to no link; the others are
 // returned all the same.
 func adoptPorts(dir string) (map[int]*port, error) {
@@ -119,7 +126,7 @@ func (p *port) ready() error {
 		return err
 	}
 	if need := featureBasic | featureRedirect; err == nil && f&need != need {
-		return fmt.Errorf("driver %s has no native XDP with redirect (it has: %s)", driverOf(p.name), f)
+		return errIncapable{driverOf(p.name), fmt.Sprintf(" with redirect (it has: %s)", f)}
 	}
 	return keepTags(p.name)
 }
@@ -130,7 +137,7 @@ func (p *port) explain(err error) error {
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
 		return errForeign{foreignProgram(p.name)}
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return fmt.Errorf("driver %s has no native XDP: %w", driverOf(p.name), err)
+		return errIncapable{driverOf(p.name), ": " + err.Error()}
 	case errors.Is(err, unix.ERANGE), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSPC):
 		return fmt.Errorf("driver %s refuses native XDP (too large an MTU, or too few queues?): %w", driverOf(p.name), err)
 	}

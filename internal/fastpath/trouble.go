@@ -32,6 +32,9 @@ func (f *FastPath) Trouble() map[string]string {
 		if l := f.tables.links[p.Index]; l == nil || l.Loopback || l.Master != 0 || len(l.MAC) == 0 {
 			continue // absent, which is told elsewhere, or nothing that could have it
 		}
+		if f.desired.Mode == "auto" && f.incapable[p.Name] && !f.offByHand() {
+			continue // auto means where the driver can; show fast-path has the reason
+		}
 		trouble["fast path on "+p.Name] = "not running, the kernel forwards what arrives there: " + p.Why + " (fast-path: off for the interface, if that is meant)"
 	}
 	for _, family := range familyNames {

@@ -163,7 +163,7 @@ func (b *box) provider(network, leaseTime string, options ...string) *neighbour 
 	n := b.newNeighbour("wan")
 	n.run("ip addr add " + network + ".1/24 dev eth0")
 	n.serve(fmt.Sprintf("exec dnsmasq -k -C /dev/null --pid-file=%[2]s/pid --user=root --interface=eth0 --bind-interfaces --no-resolv --no-hosts "+
-		"--dhcp-range=%[1]s.50,%[1]s.60,%[3]s --dhcp-leasefile=%[2]s/leases --dhcp-authoritative --address=/www.example.net/192.0.2.80 --no-ping %[4]s", network, n.dir, leaseTime, strings.Join(options, " ")))
+		"--dhcp-range=%[1]s.50,%[1]s.60,%[3]s --dhcp-leasefile=%[2]s/leases --dhcp-authoritative --address=/www.example.net/198.18.0.80 --address=/rebind.example.org/192.168.77.30 --no-ping %[4]s", network, n.dir, leaseTime, strings.Join(options, " ")))
 	eventually(b.t, "the provider's server", func() bool { _, err := os.Stat(filepath.Join(n.dir, "pid")); return err == nil })
 	return n
 }
@@ -268,10 +268,13 @@ echo "$ip $router $dns $ntpsrv $domain" >told
 		t.Errorf("address %s, %v", told[0], err)
 	}
 	b.want(0, "laptop", "show", "dhcp")
-	for name, want := range map[string]string{"www.example.net": "192.0.2.80", "nas.home.arpa": "192.168.77.30", "printer.home.arpa": "192.168.77.20", "laptop.home.arpa": told[0]} {
+	for name, want := range map[string]string{"www.example.net": "198.18.0.80", "nas.home.arpa": "192.168.77.30", "printer.home.arpa": "192.168.77.20", "laptop.home.arpa": told[0]} {
 		if got := home.resolve("192.168.77.1", name+"."); got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)
 		}
+	}
+	if got := home.resolve("192.168.77.1", "rebind.example.org."); got == "192.168.77.30" { // a page of the Internet reaching in
+		t.Errorf("rebind.example.org is %s", got)
 	}
 	eventually(t, "the time", func() bool { return home.time("192.168.77.1") })
 	home.run("ping -c 1 -W 5 198.51.100.1")

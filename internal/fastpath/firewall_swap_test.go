@@ -160,6 +160,7 @@ func TestRebuildsLoseNothing(t *testing.T) {
 func TestAdoptsWithAFirewall(t *testing.T) {
 	policies := twoPolicies()
 	b := newJudged(t, policies[0])
+	kernelForbids(t, neverPort) // while the old program's rules are not the new ones, all is the kernel's
 	stop := b.mixture("7000", "7001")
 	b.stop()
 	sent := b.fastPackets(b.out)

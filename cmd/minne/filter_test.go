@@ -16,8 +16,8 @@ import (
 )
 
 // Never open: while each fault of docs/design/faults.md is injected, a host in the WAN sends what the
-// firewall denies to one in the LAN, without a pause. None of it may arrive. Half of the tests
-// have the fast path on the ports, half the kernel alone.
+// firewall denies to one in the LAN and to the router itself, without a pause. None of it may arrive.
+// Half of the tests have the fast path on the ports, half the kernel alone.
 
 const guardedConfig = `version: 1
 interfaces:
@@ -28,6 +28,7 @@ firewall:
   policies:
     - {from: wan, to: lan, rules: [permit tcp any 192.0.2.10 80, permit any @friends any]}
     - {from: lan, to: wan, rules: [permit any]}
+    - {from: lan, to: self, rules: [permit tcp any any 8022]}
 nat: [{from: lan, to: wan, masquerade: true}]
 `
 
@@ -35,8 +36,9 @@ nat: [{from: lan, to: wan, masquerade: true}]
 type guarded struct {
 	*box
 	lan, wan *host
+	self     *host // the router as one that serves
 	file     string
-	denied   atomic.Int64 // packets that arrived though the firewall denies them
+	denied   atomic.Int64 // packets and connections that arrived though the firewall denies them
 	nftDir   string       // in front of the daemon's PATH
 }
 
@@ -54,6 +56,11 @@ func newGuarded(t *testing.T, fastPath string) *guarded {
 	g.want(0, "applied", "apply", g.file)
 	g.lan.count("192.0.2.10:5000", &g.denied)
 	g.wan.pour("192.0.2.10:5000")
+	g.self = &host{t, g.netns}
+	g.self.serve(":8022")
+	g.self.count(":5001", &g.denied)
+	g.wan.pour("198.51.100.1:5001")
+	g.wan.knock("198.51.100.1:8022", &g.denied)
 	g.wantService(true)
 	return g
 }
@@ -92,8 +99,23 @@ func (g *guarded) powerOff() {
 	if g.daemon != nil {
 		g.end(syscall.SIGKILL)
 	}
+	for _, port := range []string{"lan", "wan"} { // nobody brings them up but the daemon
+		link, err := g.links.LinkByName(port)
+		if err == nil {
+			err = g.links.LinkSetDown(link)
+		}
+		if err != nil {
+			g.t.Fatal(err)
+		}
+	}
 	g.want(0, "", "stop", "--all", "--netns", g.netns)
 	g.nft("flush", "ruleset")
+}
+
+// wantManaged wants that the LAN reaches the router, as the firewall permits.
+func (g *guarded) wantManaged(what string) {
+	g.t.Helper()
+	eventually(g.t, what+": the LAN reaches the router", func() bool { return g.lan.reach("192.0.2.1:8022") == "192.0.2.10" })
 }
 
 // wantService waits until the service that the firewall permits answers, or wants that it does not.
@@ -154,6 +176,34 @@ func (h *host) pour(to string) {
 	})
 }
 
+// knock connects to an address again and again until the test ends, and counts how often it can.
+func (h *host) knock(to string, n *atomic.Int64) {
+	h.t.Helper()
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = h.inside(func() error {
+			for {
+				select {
+				case <-stop:
+					return nil
+				default:
+				}
+				c, err := net.DialTimeout("tcp", to, 20*time.Millisecond)
+				if err == nil {
+					n.Add(1)
+					c.Close()
+				}
+				time.Sleep(time.Millisecond) // the network may be unreachable at once
+			}
+		})
+	}()
+	h.t.Cleanup(func() {
+		close(stop)
+		<-ended
+	})
+}
+
 // count counts the UDP packets that arrive at an address.
 func (h *host) count(address string, n *atomic.Int64) {
 	h.t.Helper()
@@ -189,7 +239,6 @@ func TestNeverOpenAtBoot(t *testing.T) {
 		"back-firewall:kill", "back-firewall-done:kill", "back-kernel-done:kill", "back-forwarding-done:kill",
 	} {
 		g.powerOff()
-		g.denied.Store(0)
 		if strings.HasSuffix(fault, ":kill") {
 			killed := g.command("daemon", "--netns", g.netns)
 			killed.Env = append(killed.Env, "MINNE_FAULT="+fault)
@@ -223,7 +272,6 @@ func TestNeverOpenWithoutNft(t *testing.T) {
 			}
 		}
 		g.powerOff()
-		g.denied.Store(0)
 		broken()
 		if program == "" { // no other one behind it
 			g.start("PATH=" + g.nftDir)
@@ -234,6 +282,7 @@ func TestNeverOpenWithoutNft(t *testing.T) {
 			t.Errorf("%s: the status does not say that the firewall is not in place: %q", name, s.Degraded)
 		}
 		g.wantService(false)
+		g.wantManaged("nft " + name)
 		g.wantNone("nft " + name)
 		g.breakNft("")
 		g.wantService(true)
@@ -260,6 +309,8 @@ func TestNeverOpenByHand(t *testing.T) {
 				{"flush ruleset", "the table is gone, by nft (process"},
 				{"delete table inet minne_policy", "the table is gone, by nft (process"},
 				{"flush chain inet minne_policy forward", "rules of chain forward gone"},
+				{"flush chain inet minne_policy input", "rules of chain input gone"},
+				{"delete chain inet minne_policy input", "chain input gone"},
 				{"delete table inet minne_antispoof", "the source address checks were changed by nft"},
 			} {
 				before := g.status().Repaired
@@ -273,6 +324,7 @@ func TestNeverOpenByHand(t *testing.T) {
 			// These open the way until they are undone: how long that takes is told, not judged.
 			for _, hand := range []struct{ script, words string }{
 				{"insert rule inet minne_policy forward accept", "rules of chain forward changed"},
+				{"insert rule inet minne_policy input accept", "rules of chain input changed"},
 				{"add element inet minne_policy friends_v4 { 198.51.100.9 }", "elements of set friends_v4 changed"},
 			} {
 				g.denied.Store(0)
@@ -312,6 +364,7 @@ func TestNeverOpenInAFight(t *testing.T) {
 	g.end(syscall.SIGKILL)
 	g.nft("delete table inet minne_policy")
 	g.wantService(false)
+	g.wantManaged("a dead daemon")
 	g.wantNone("a dead daemon")
 	g.boot()
 	g.wantService(true)

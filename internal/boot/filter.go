@@ -17,12 +17,14 @@ const FilterTable = "minne-boot"
 
 // filterText lets nothing in and nothing pass, but answers to what the router asked,
 // and the neighbour discovery without which IPv6 has no links. The ports in
-// "management" take logins: none until the router has to be helped.
-const filterText = `table inet minne-boot {
+// "management" take logins: none until the router has to be helped. These reach it even if the firewall's
+// guard lets nothing else do so.
+var filterText = fmt.Sprintf(`table inet minne-boot {
 	set management { type ifname; }
 	chain input {
 		type filter hook input priority filter - 5; policy drop;
 		iifname "lo" accept
+		iifname @management meta mark set meta mark | %#x
 		ct state established,related accept
 		icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, nd-router-advert } ip6 hoplimit 255 accept
 		iifname @management jump help
@@ -36,7 +38,7 @@ const filterText = `table inet minne-boot {
 		type filter hook forward priority filter - 5; policy drop;
 	}
 }
-`
+`, nft.HelpMark)
 
 // filter loads the filter of the boot in one transaction, and keeps the kernel from
 // forwarding: the daemon switches that on last.

@@ -31,6 +31,7 @@ type Desired struct {
 	Warnings []config.Problem  // what is odd about it
 	Files    map[string]string // the files it was made of: path → text
 	Broken   error             // the policy can't be made, as a file of it is gone: nothing is forwarded
+	Services *policy.Policy    // with Broken: what the router's services need is known nevertheless
 }
 
 // Render is what cfg asks of the firewall; its files are looked for in dir. A
@@ -39,7 +40,7 @@ type Desired struct {
 func Render(cfg *config.Config, dir string, reach ...policy.Reach) (Desired, error) {
 	result, err := policy.Compile(cfg, dir, reach...)
 	if err != nil {
-		return Desired{Broken: err, Files: result.Files}, nil
+		return Desired{Broken: err, Services: result.Policy.ServicesOnly(), Files: result.Files}, nil
 	}
 	return Desired{Policy: result.Policy, Warnings: result.Warnings, Files: result.Files}, nil
 }
@@ -111,7 +112,7 @@ func (f *Firewall) Restore(ctx context.Context, d Desired) error {
 func (f *Firewall) apply(ctx context.Context, d Desired, restore bool) error {
 	f.expireNow()
 	if d.Broken != nil {
-		return f.keepFormer(d.Broken)
+		return f.keepFormer(d)
 	}
 	f.mu.Lock()
 	f.desired = d
@@ -142,12 +143,12 @@ func (f *Firewall) apply(ctx context.Context, d Desired, restore bool) error {
 	if restore {
 		// The guard first: it needs nothing that can be missing.
 		if now, err := loaded(); err == nil && now == "" {
-			lacking = errors.Join(lacking, f.writeGuard(guardShut))
+			lacking = errors.Join(lacking, f.writeGuard(guardShut, d.Policy))
 		}
 	}
 	if err := f.place(ctx, d.Policy, p, script, want); err != nil {
 		if restore {
-			err = errors.Join(err, f.shut())
+			err = errors.Join(err, f.shut(d))
 		}
 		return err
 	}
@@ -155,11 +156,11 @@ func (f *Firewall) apply(ctx context.Context, d Desired, restore bool) error {
 }
 
 // keepFormer leaves the table that is loaded, and shuts the way where there is none.
-func (f *Firewall) keepFormer(broken error) (err error) {
-	if f.formerStands() != nil {
-		err = f.shut()
+func (f *Firewall) keepFormer(d Desired) (err error) {
+	if f.formerStands(d) != nil {
+		err = f.shut(d)
 	}
-	return errors.Join(fmt.Errorf("the policy can't be made, so the former one stays (after a boot: nothing is forwarded): %w", broken), err)
+	return errors.Join(fmt.Errorf("the policy can't be made, so the former one stays (after a boot: nothing is forwarded): %w", d.Broken), err)
 }
 
 // remove takes the firewall away: everything passes.

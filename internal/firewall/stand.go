@@ -17,13 +17,13 @@ import (
 
 // What stands in the kernel. With a firewall that is two tables:
 //
-//	inet minne_policy    the rules, loaded by nft(8); its first rule marks what they are about to judge
-//	inet minne_guard     behind it: lets pass what is marked, and drops all else
+//	inet minne_policy    the rules, loaded by nft(8); the first of forward and input marks what they are about to judge
+//	inet minne_guard     behind it: lets pass what is marked, and drops all else but what keeps the router alive (alone.go)
 //
 // The guard is one transaction of netlink without any condition (see nft.Guard), and nobody but
 // this process can take it away. So whatever happens to the rules, nothing passes without them: when
 // they can't be loaded, when somebody deletes them, between "nft flush ruleset" and the moment in
-// which they stand again. Shut, the guard lets nothing pass at all: for rules that are not those
+// which they stand again. Shut, the guard does not look at marks: for rules that are not those
 // of the configuration.
 //
 // In its comment, the guard keeps a print of the rules as they were loaded, for the next daemon.
@@ -54,9 +54,10 @@ func (f *Firewall) InForce(p *policy.Policy) bool {
 	return p != nil && f.standing.policy == p
 }
 
-// writeGuard puts the guard in place.
-func (f *Firewall) writeGuard(words string) error {
+// writeGuard puts the guard in place; p is the policy that says what reaches the router without its rules.
+func (f *Firewall) writeGuard(words string, p *policy.Policy) error {
 	g := nft.Guard{Table: guardTable, Comment: guardHead + words, Mark: guardMark, Shut: words == guardShut}
+	g.Self, g.Chains = alone(p)
 	if err := g.Write(); err != nil {
 		return err
 	}
@@ -67,12 +68,12 @@ func (f *Firewall) writeGuard(words string) error {
 	return err
 }
 
-// shut lets nothing pass any more, and tells the listener. The caller holds order.
-func (f *Firewall) shut() error {
+// shut has nothing forwarded any more, and tells the listener. The caller holds order.
+func (f *Firewall) shut(d Desired) error {
 	f.mu.Lock()
 	f.standing.policy = nil
 	f.mu.Unlock()
-	err := f.writeGuard(guardShut)
+	err := f.writeGuard(guardShut, d.sure())
 	if f.listener != nil {
 		f.listener.ForceChanged()
 	}
@@ -83,11 +84,22 @@ func (f *Firewall) shut() error {
 	return nil
 }
 
-// Shut lets nothing pass until the policy is put in place again.
+// sure is what is known of the policy for certain.
+func (d Desired) sure() *policy.Policy {
+	if d.Broken != nil {
+		return d.Services
+	}
+	return d.Policy
+}
+
+// Shut has nothing forwarded until the policy is put in place again.
 func (f *Firewall) Shut() error {
 	f.order.Lock()
 	defer f.order.Unlock()
-	return f.shut()
+	f.mu.Lock()
+	d := f.desired
+	f.mu.Unlock()
+	return f.shut(d)
 }
 
 // stands notes that the rules of a policy are in force, and puts the guard behind them. image is nil
@@ -97,7 +109,7 @@ func (f *Firewall) stands(p, loaded *policy.Policy, print string, image nft.Imag
 	known := f.standing.guard
 	f.mu.Unlock()
 	if err := f.guardDiffers(known, digest); err != nil {
-		if err := f.writeGuard(digest); err != nil {
+		if err := f.writeGuard(digest, p); err != nil {
 			return err
 		}
 	}
@@ -264,7 +276,7 @@ func (f *Firewall) Stands(d Desired) error {
 	f.mu.Unlock()
 	switch {
 	case d.Broken != nil:
-		if f.formerStands() == nil {
+		if f.formerStands(d) == nil {
 			return nil
 		}
 	case s.policy == d.Policy:
@@ -273,12 +285,12 @@ func (f *Firewall) Stands(d Desired) error {
 			return nil
 		}
 	}
-	return f.shut()
+	return f.shut(d)
 }
 
 // formerStands says why the rules of an earlier configuration are not in place as they were loaded. If
 // they are, it takes over the guard behind them. The caller holds order.
-func (f *Firewall) formerStands() error {
+func (f *Firewall) formerStands(d Desired) error {
 	image, err := nft.ReadImage(tableName)
 	if err != nil {
 		return err
@@ -294,7 +306,7 @@ func (f *Firewall) formerStands() error {
 	known := f.standing.guard
 	f.mu.Unlock()
 	if f.guardDiffers(known, kept) != nil {
-		return f.writeGuard(kept)
+		return f.writeGuard(kept, d.sure())
 	}
 	return nil
 }

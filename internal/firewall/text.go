@@ -235,7 +235,7 @@ func (t *text) forward(early, late []string) {
 // input puts the services before the limits: neighbour discovery and routing
 // protocols must live through a flood of their zone.
 func (t *text) input(early, late []string) {
-	lines := []string{"type filter hook input priority filter; policy drop;", `iifname "lo" accept`}
+	lines := []string{"type filter hook input priority filter; policy drop;", markLine, `iifname "lo" accept`}
 	for _, stateless := range []bool{true, false} {
 		var entries []string
 		for from := range t.p.Zones[1:] {

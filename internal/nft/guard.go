@@ -13,7 +13,8 @@ import (
 )
 
 // Guard is a table of a few rules that lets pass only what another table has marked. It stands
-// behind that one: when the other is gone, or was never there, nothing is marked and nothing passes.
+// behind that one: when the other is gone, or was never there, nothing is marked, nothing is
+// forwarded, and the router itself hears only what Self lets pass.
 //
 // It is written over netlink, so it needs no nft(8), and no module but that of nftables. Its owner is
 // this process: the kernel lets nobody else change or delete it, and "nft flush ruleset" leaves it
@@ -24,7 +25,10 @@ type Guard struct {
 	Table   string // of family inet
 	Comment string
 	Mark    uint32 // bits of the packet's mark that the other table sets; the guard takes them away again
-	Shut    bool   // marks don't help either
+	Shut    bool   // marks don't help either, but HelpMark
+
+	Self   []Rule  // on what comes to the router itself without a mark; what none decides is dropped
+	Chains []Chain // that they go to
 }
 
 // Values of linux/netfilter/nf_tables.h that x/sys does not have.
@@ -34,6 +38,10 @@ const (
 	destroyTable  = 0x1a // NFT_MSG_DESTROYTABLE, since Linux 6.3
 	metaSourceReg = 3    // NFTA_META_SREG
 )
+
+// HelpMark is the bit of the mark by which the filter of an image's boot has the guard let logins of
+// help reach the router, whatever the rules are.
+const HelpMark = 1 << 30
 
 // guardPriority is behind all chains of the priority "filter".
 const guardPriority = 10
@@ -123,13 +131,8 @@ func (g *Guard) batch(flags uint32) []byte {
 		add(unix.NFT_MSG_NEWTABLE).text(unix.NFTA_TABLE_NAME, g.Table).attribute(unix.NFTA_TABLE_FLAGS, be32(flags)).
 			attribute(tableUserdata, append(comment, 0)).end(),
 	}
-	chain := func(name string, hook, policy uint32, rules ...rule) {
-		m := add(unix.NFT_MSG_NEWCHAIN).text(unix.NFTA_CHAIN_TABLE, g.Table).text(unix.NFTA_CHAIN_NAME, name)
-		m, at := m.nest(unix.NFTA_CHAIN_HOOK)
-		m = m.attribute(unix.NFTA_HOOK_HOOKNUM, be32(hook)).attribute(unix.NFTA_HOOK_PRIORITY, be32(guardPriority))
-		m.close(at)
-		messages = append(messages, m.attribute(unix.NFTA_CHAIN_POLICY, be32(policy)).text(unix.NFTA_CHAIN_TYPE, "filter").end())
-		for _, r := range rules {
+	rules := func(name string, list []rule) {
+		for _, r := range list {
 			m := add(unix.NFT_MSG_NEWRULE).text(unix.NFTA_RULE_TABLE, g.Table).text(unix.NFTA_RULE_CHAIN, name)
 			m, at := m.nest(unix.NFTA_RULE_EXPRESSIONS)
 			m = append(m, r...)
@@ -137,12 +140,43 @@ func (g *Guard) batch(flags uint32) []byte {
 			messages = append(messages, m.end())
 		}
 	}
-	var rules []rule
-	if !g.Shut {
-		rules = append(rules, rule{}.meta(unix.NFT_META_MARK).mask(g.Mark).compare(unix.NFT_CMP_NEQ, native32(0)).
-			meta(unix.NFT_META_MARK).mask(^g.Mark).setMark().verdict(accepted))
+	chain := func(name string) message {
+		return add(unix.NFT_MSG_NEWCHAIN).text(unix.NFTA_CHAIN_TABLE, g.Table).text(unix.NFTA_CHAIN_NAME, name)
 	}
-	chain("forward", unix.NF_INET_FORWARD, dropped, append(rules, rule{}.counter())...)
+	base := func(name string, hook uint32, list ...rule) {
+		m, at := chain(name).nest(unix.NFTA_CHAIN_HOOK)
+		m = m.attribute(unix.NFTA_HOOK_HOOKNUM, be32(hook)).attribute(unix.NFTA_HOOK_PRIORITY, be32(guardPriority))
+		m.close(at)
+		messages = append(messages, m.attribute(unix.NFTA_CHAIN_POLICY, be32(dropped)).text(unix.NFTA_CHAIN_TYPE, "filter").end())
+		rules(name, append(list, rule{}.counter()))
+	}
+	compile := func(list []Rule) (all []rule) {
+		for i := range list {
+			all = append(all, list[i].expressions())
+		}
+		return all
+	}
+	for _, c := range g.Chains {
+		messages = append(messages, chain(c.Name).end())
+		rules(c.Name, compile(c.Rules))
+	}
+	unmarked := func(bits uint32) rule {
+		return rule{}.meta(unix.NFT_META_MARK).mask(bits).compare(unix.NFT_CMP_NEQ, native32(0)).
+			meta(unix.NFT_META_MARK).mask(^(bits | g.Mark)).setMark().verdict(accepted)
+	}
+	mark := g.Mark
+	var forward []rule
+	if g.Shut {
+		mark = 0
+	} else {
+		forward = []rule{unmarked(mark)}
+	}
+	base("forward", unix.NF_INET_FORWARD, forward...)
+	input := []rule{unmarked(mark | HelpMark)}
+	if g.Shut {
+		input = append(input, rule{}.meta(unix.NFT_META_MARK).mask(^g.Mark).setMark())
+	}
+	base("input", unix.NF_INET_LOCAL_IN, append(input, compile(g.Self)...)...)
 	return transaction(messages...)
 }
 
@@ -184,10 +218,12 @@ func (r rule) setMark() rule {
 }
 
 // mask keeps some bits.
-func (r rule) mask(keep uint32) rule {
+func (r rule) mask(keep uint32) rule { return r.maskBytes(native32(keep)) }
+
+func (r rule) maskBytes(keep []byte) rule {
 	return r.expression("bitwise", message{}.attribute(unix.NFTA_BITWISE_SREG, be32(unix.NFT_REG_1)).
-		attribute(unix.NFTA_BITWISE_DREG, be32(unix.NFT_REG_1)).attribute(unix.NFTA_BITWISE_LEN, be32(4)).
-		data(unix.NFTA_BITWISE_MASK, native32(keep)).data(unix.NFTA_BITWISE_XOR, native32(0)))
+		attribute(unix.NFTA_BITWISE_DREG, be32(unix.NFT_REG_1)).attribute(unix.NFTA_BITWISE_LEN, be32(uint32(len(keep)))).
+		data(unix.NFTA_BITWISE_MASK, keep).data(unix.NFTA_BITWISE_XOR, make([]byte, len(keep))))
 }
 
 func (r rule) compare(how uint32, value []byte) rule {
@@ -198,10 +234,13 @@ func (r rule) compare(how uint32, value []byte) rule {
 func (r rule) counter() rule { return r.expression("counter", nil) }
 
 func (r rule) verdict(code uint32) rule {
+	return r.immediate(message{}.attribute(unix.NFTA_VERDICT_CODE, be32(code)))
+}
+
+// immediate decides.
+func (r rule) immediate(verdict message) rule {
 	body, at := message{}.attribute(unix.NFTA_IMMEDIATE_DREG, be32(unix.NFT_REG_VERDICT)).nest(unix.NFTA_IMMEDIATE_DATA)
-	body, in := body.nest(unix.NFTA_DATA_VERDICT)
-	body = body.attribute(unix.NFTA_VERDICT_CODE, be32(code))
-	body.close(in)
+	body = body.attribute(unix.NFTA_DATA_VERDICT|unix.NLA_F_NESTED, verdict)
 	body.close(at)
 	return r.expression("immediate", body)
 }

@@ -277,6 +277,19 @@ func (p *Policy) Stateful() bool {
 	return false
 }
 
+// ServicesOnly is a policy that permits nothing but what the router's own services need; nil of nil.
+func (p *Policy) ServicesOnly() *Policy {
+	if p == nil {
+		return nil
+	}
+	less := &Policy{Zones: p.Zones, Services: p.Services, pair: p.pair}
+	for _, pair := range p.Pairs {
+		pair.Rules, pair.Default = nil, Deny
+		less.Pairs = append(less.Pairs, pair)
+	}
+	return less
+}
+
 // PairName is how messages and nftables call a pair of zones.
 func (p *Policy) PairName(pair *Pair) string {
 	return p.Zones[pair.From].Name + "_to_" + p.Zones[pair.To].Name

@@ -66,7 +66,7 @@ nodes:
       version: 1
       interfaces:
         bond0: {addresses: [10.1.0.1/24]}
-        b1: {}
+        b2: {} # not b1, which the router would set up again
         p1: {addresses: [10.2.0.1/24]}
       fast-path: {mode: generic}
 links:
@@ -76,7 +76,7 @@ links:
   - {ends: [right.eth0, router.p1]}
 `)
 	b.forwards(t, "bond0", "p1")
-	b.leaves(t, "bridge, bond or VRF", "b1")
+	b.leaves(t, "bridge, bond or VRF", "b2")
 	b.talk(t, "left", "right", "10.2.0.2", fast)
 	active := b.run(t, "router", "cat", "/sys/class/net/bond0/bonding/active_slave")
 	b.run(t, "router", "ip", "link", "set", strings.TrimSpace(active), "down")

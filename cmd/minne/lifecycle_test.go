@@ -282,11 +282,12 @@ func TestPortComesLate(t *testing.T) {
 	}
 	b.addPort("lan")
 	b.start()
-	if s := b.status(); s.Running != 1 || !strings.Contains(strings.Join(s.Degraded, " "), "wan") {
-		t.Fatalf("revision %d runs, degraded: %q", s.Running, s.Degraded)
+	b.wantState(exitDegraded, "degraded (1)\n", "degraded: port wan: no link with name wan") // said once
+	if s := b.status(); s.Running != 1 || s.Degraded != nil {
+		t.Fatalf("revision %d runs, not in place: %q", s.Running, s.Degraded)
 	}
 	b.addPort("wan")
-	eventually(t, "the late port is configured", func() bool { return b.status().Degraded == nil })
+	eventually(t, "the late port is configured", func() bool { return b.status().State == api.Healthy })
 	b.wantAddresses(lan1, wan1)
 }
 

@@ -17,12 +17,13 @@ func newStatusCommand(a *app) *cobra.Command {
 		Use:   "status",
 		Short: "Say how the router is",
 		Long: `Say how the router is. The first line is the sum: healthy, degraded with the number of
-things that are wrong, or that no configuration is in use. "not in place" is what of the
-running revision could not be put in place, "degraded" what went wrong since, "repaired"
-what something else had changed and the router put back.
+things that are wrong, starting until all is in place after a start of the daemon, or
+that no configuration is in use. "not in place" is what of the running revision could
+not be put in place, "degraded" what else is wrong, "repaired" what something else had
+changed and the router put back.
 
-With --check the exit code says it to a monitoring program: 0 healthy, 6 degraded or
-without configuration, 1 no daemon answers.`,
+With --check the exit code says it to a monitoring program: 0 healthy, 6 degraded, starting
+or without configuration, 1 no daemon answers.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			client, err := a.client()
@@ -55,6 +56,8 @@ func (a *app) printStatus(s api.Status) error {
 		fmt.Fprintf(a.out, "degraded (%d)\n", s.Troubles())
 	case api.Unconfigured:
 		fmt.Fprintln(a.out, "without configuration: nothing is forwarded")
+	case api.Starting:
+		fmt.Fprintln(a.out, "starting: not all is in place yet")
 	default:
 		fmt.Fprintln(a.out, s.State)
 	}

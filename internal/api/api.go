@@ -29,6 +29,8 @@
 package api
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"minne/internal/health"
@@ -159,6 +161,7 @@ type State string
 const (
 	Healthy      State = "healthy"      // all is as the running revision wants it
 	Degraded     State = "degraded"     // something is not
+	Starting     State = "starting"     // the daemon is not through with its start: nothing is promised yet
 	Unconfigured State = "unconfigured" // no revision is in use: nothing is forwarded
 )
 
@@ -167,10 +170,24 @@ func (s Status) Judge() State {
 	switch {
 	case s.Troubles() > 0:
 		return Degraded
+	case slices.ContainsFunc(s.Tasks, func(t TaskStatus) bool { return !t.Ready }):
+		return Starting
 	case s.Running == 0:
 		return Unconfigured
 	}
 	return Healthy
+}
+
+// Unsaid returns the lines of what is not in place that no fault says: who watches a part writes the same
+// into the book of health, and there it goes when it is over.
+func Unsaid(degraded []string, faults []health.Fault) []string {
+	return slices.DeleteFunc(slices.Clone(degraded), func(line string) bool {
+		return slices.ContainsFunc(faults, func(f health.Fault) bool {
+			name, isPort := strings.CutPrefix(f.Key, "port ")
+			return strings.HasSuffix(line, f.Text) || // the links that are present may be others by now
+				isPort && strings.HasPrefix(strings.TrimPrefix(line, "step kernel: "), "interface "+name+": ")
+		})
+	})
 }
 
 // Troubles counts what is wrong.

@@ -91,13 +91,13 @@ func (d *Daemon) answerStatus(r *http.Request, _ api.Empty) (api.Status, error) 
 		Version:  d.version,
 		PID:      os.Getpid(),
 		Started:  d.started,
-		Degraded: append(state.Degraded, d.parts.services.down()...),
 		Faults:   d.parts.health.Faults(),
 		Tasks:    d.taskStatus(),
 
 		KernelWrites:    d.parts.kernel.Writes() + d.parts.firewall.Writes(),
 		RoutingCommands: d.parts.routing.Commands(),
 	}
+	status.Degraded = append(api.Unsaid(state.Degraded, status.Faults), d.parts.services.down()...)
 	status.Repairs, status.Repaired = d.parts.health.Repairs()
 	if r := state.Running; r != nil {
 		status.Running = r.Number

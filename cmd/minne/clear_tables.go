@@ -45,7 +45,7 @@ func clearNeighborsCommand(a *app, use, short, family string) *cobra.Command {
 
 func newClearConnectionsCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "connections [FILTER…]",
+		Use:   "connections FILTER…|all",
 		Short: "End connections, in the kernel and in the fast path",
 		Long: `End connections: the kernel forgets them with their translations, the fast path their flows.
 What goes on is then judged by the rules as if it had just begun, and translated anew.

@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -67,7 +68,7 @@ func strict(c *cobra.Command) {
 	} else if args := c.Args; args != nil {
 		c.Args = func(c *cobra.Command, given []string) error {
 			if err := args(c, given); err != nil {
-				return usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
+				return usageError{fmt.Errorf("%s; see %s --help", wordsWrong(c, given, err), c.CommandPath())}
 			}
 			return nil
 		}
@@ -75,4 +76,19 @@ func strict(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		strict(sub)
 	}
+}
+
+// wordsWrong says what is wrong with the words behind a command: its library counts them only.
+func wordsWrong(c *cobra.Command, given []string, err error) string {
+	text := err.Error()
+	wanted := strings.TrimSuffix(c.UseLine(), " [flags]")
+	switch {
+	case strings.HasPrefix(text, "unknown command"): // it takes none
+		return fmt.Sprintf("%q stands behind %s, which takes no more words", strings.Join(given, " "), c.CommandPath())
+	case !strings.Contains(text, "arg(s)"):
+		return text
+	case len(given) == 0:
+		return "something is missing: expected " + wanted
+	}
+	return fmt.Sprintf("%q: expected %s", strings.Join(given, " "), wanted)
 }

@@ -353,11 +353,12 @@ func (a *app) printResult(r api.Result, asJSON bool) error {
 	for _, w := range r.Warnings {
 		fmt.Fprintln(a.err, "minne: warning:", w)
 	}
+	screen := a.screen()
 	for _, c := range r.Changes {
-		fmt.Fprintln(a.out, c)
+		fmt.Fprintln(screen, c)
 	}
-	_, err := fmt.Fprintln(a.out, outcome(r))
-	return err
+	_, err := fmt.Fprintln(screen, outcome(r))
+	return errors.Join(err, screen.Flush())
 }
 
 func outcome(r api.Result) string {

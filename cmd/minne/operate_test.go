@@ -90,7 +90,7 @@ func TestOperating(t *testing.T) {
 	})
 
 	t.Run("connections", func(t *testing.T) {
-		b.want(2, "requires at least 1 arg", "clear", "connections")
+		b.want(2, "expected minne clear connections", "clear", "connections")
 		b.want(2, "expected src, dst", "clear", "connections", "everything")
 		b.want(0, "0 connections ended", "clear", "connections", "host", "203.0.113.1")
 		b.want(0, "1 connections ended", "clear", "connections", "proto", "tcp", "port", "8080")

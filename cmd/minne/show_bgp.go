@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"minne/internal/config"
 	"minne/internal/routing"
 	"minne/internal/show"
 )
@@ -26,6 +27,9 @@ packets to it take. Without one: the sessions, as minne show bgp summary.`,
 				return showView(a, c, "bgp", nil, asJSON, show.BGPSummary)
 			}
 			if !isDestination(args[0]) {
+				if right := config.WithoutZeros(args[0]); right != "" {
+					return usageError{leadingZero(args[0], right)}
+				}
 				return noCommand(c, args)
 			}
 			return showView(a, c, "bgp/paths", url.Values{"prefix": args}, asJSON, show.BGPPaths)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"minne/internal/config"
 	"minne/internal/show"
 )
 
@@ -56,6 +57,9 @@ func routeQuery(args []string) (url.Values, error) {
 		return query, nil
 	}
 	if !isDestination(args[0]) {
+		if right := config.WithoutZeros(args[0]); right != "" {
+			return nil, leadingZero(args[0], right)
+		}
 		return nil, fmt.Errorf("%q: expected a prefix as 192.0.2.0/24, an address, bgp, ospf, static or connected", args[0])
 	}
 	query.Set("prefix", args[0])
@@ -66,6 +70,11 @@ func routeQuery(args []string) (url.Values, error) {
 		query.Set("longer", "yes")
 	}
 	return query, nil
+}
+
+// leadingZero refuses a prefix or an address with one.
+func leadingZero(word, right string) error {
+	return fmt.Errorf("%q has a number with a leading zero, which some programs read as octal: did you mean %s?", word, right)
 }
 
 // isDestination says whether a word is a prefix or an address.

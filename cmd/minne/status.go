@@ -51,34 +51,35 @@ or without configuration, 1 no daemon answers.`,
 }
 
 func (a *app) printStatus(s api.Status) error {
+	screen := a.screen()
 	switch s.State {
 	case api.Degraded:
-		fmt.Fprintf(a.out, "degraded (%d)\n", s.Troubles())
+		fmt.Fprintf(screen, "degraded (%d)\n", s.Troubles())
 	case api.Unconfigured:
-		fmt.Fprintln(a.out, "without configuration: nothing is forwarded")
+		fmt.Fprintln(screen, "without configuration: nothing is forwarded")
 	case api.Starting:
-		fmt.Fprintln(a.out, "starting: not all is in place yet")
+		fmt.Fprintln(screen, "starting: not all is in place yet")
 	default:
-		fmt.Fprintln(a.out, s.State)
+		fmt.Fprintln(screen, s.State)
 	}
-	fmt.Fprintf(a.out, "instance %s, version %s, pid %d, since %s\n", s.Instance, s.Version, s.PID, s.Started.Format(time.DateTime))
+	fmt.Fprintf(screen, "instance %s, version %s, pid %d, since %s\n", s.Instance, s.Version, s.PID, s.Started.Format(time.DateTime))
 	switch {
 	case s.Running == 0:
-		fmt.Fprintln(a.out, "no configuration is in use yet")
+		fmt.Fprintln(screen, "no configuration is in use yet")
 	case s.Awaiting != nil:
-		fmt.Fprintf(a.out, "revision %d by %s awaits its confirmation until %s\n", s.Running, s.Awaiting.User, s.Awaiting.Deadline.Format(time.DateTime))
+		fmt.Fprintf(screen, "revision %d by %s awaits its confirmation until %s\n", s.Running, s.Awaiting.User, s.Awaiting.Deadline.Format(time.DateTime))
 	default:
-		fmt.Fprintf(a.out, "revision %d is in use\n", s.Running)
+		fmt.Fprintf(screen, "revision %d is in use\n", s.Running)
 	}
 	for _, d := range s.Degraded {
-		fmt.Fprintln(a.out, "not in place:", d)
+		fmt.Fprintln(screen, "not in place:", d)
 	}
 	for _, f := range s.Faults {
-		fmt.Fprintf(a.out, "degraded: %s: %s\n", f.Key, f.Text)
+		fmt.Fprintf(screen, "degraded: %s: %s\n", f.Key, f.Text)
 	}
 	if len(s.Repairs) > 0 {
 		last := s.Repairs[len(s.Repairs)-1]
-		fmt.Fprintf(a.out, "repaired: %d times; last at %s: %s: %s\n", s.Repaired, last.Time.Format(time.DateTime), last.Key, last.Text)
+		fmt.Fprintf(screen, "repaired: %d times; last at %s: %s: %s\n", s.Repaired, last.Time.Format(time.DateTime), last.Key, last.Text)
 	}
 	for _, t := range s.Tasks {
 		state := "starting"
@@ -88,9 +89,9 @@ func (a *app) printStatus(s api.Status) error {
 		case t.Ready:
 			state = "ready"
 		}
-		if _, err := fmt.Fprintf(a.out, "%s: %s\n", t.Name, state); err != nil {
+		if _, err := fmt.Fprintf(screen, "%s: %s\n", t.Name, state); err != nil {
 			return err
 		}
 	}
-	return nil
+	return screen.Flush()
 }

@@ -32,6 +32,13 @@ var foreign = map[string]string{
 	"support": "tech-support", "techsupport": "tech-support", "health": "status", "state": "status",
 }
 
+// foreignClear are such words after clear: what begins anew must be what was meant.
+var foreignClear = map[string]string{
+	"flows": "connections", "conntrack": "connections", "sessions": "connections", "session": "connections", "states": "connections",
+	"nat": "connections", "translations": "connections", "interfaces": "counters", "interface": "counters", "drops": "counters",
+	"statistics": "counters", "stats": "counters", "firewall": "counters", "ospf6": "ospf", "ospfv3": "ospf",
+}
+
 // noCommand refuses a word that is no command below c, or that may be several, and says what it may be.
 func noCommand(c *cobra.Command, given []string) error {
 	if len(given) == 0 {
@@ -42,7 +49,7 @@ func noCommand(c *cobra.Command, given []string) error {
 		return usageError{fmt.Errorf("%q may be %s of %s: type more of it", word, either(several), c.CommandPath())}
 	}
 	hint := "; see"
-	if meant := meantBy(c, word); meant != "" {
+	if meant := meantBy(c, given); meant != "" {
 		hint = fmt.Sprintf(": did you mean %q? See", meant)
 	}
 	return usageError{fmt.Errorf("%s has no command %q%s %s --help", c.CommandPath(), word, hint, c.CommandPath())}
@@ -58,9 +65,20 @@ func begunBy(c *cobra.Command, word string) (names []string) {
 	return names
 }
 
-// meantBy is the command that a word below c probably stands for: one that is there but
-// mistyped, one that is elsewhere, or what does the same as another router's word.
-func meantBy(c *cobra.Command, word string) string {
+// verbOf is the word behind the program's that a command is below of, itself included: nil at the root.
+func verbOf(c *cobra.Command) *cobra.Command {
+	for ; c.HasParent(); c = c.Parent() {
+		if !c.Parent().HasParent() {
+			return c
+		}
+	}
+	return nil
+}
+
+// meantBy is the command that words below c probably stand for: one that is there but
+// mistyped, one that is elsewhere, or what does the same as another router's word. Who wants to look is
+// never told a command that changes something.
+func meantBy(c *cobra.Command, given []string) string {
 	below := func(name string) string { return c.CommandPath() + " " + name }
 	var names []string
 	for _, sub := range c.Commands() {
@@ -68,23 +86,40 @@ func meantBy(c *cobra.Command, word string) string {
 			names = append(append(names, sub.Name()), sub.Aliases...)
 		}
 	}
-	lower := strings.ToLower(word)
+	lower := strings.ToLower(given[0])
 	if slices.Contains(names, lower) {
 		return below(lower)
 	}
-	if found := elsewhere(c.Root(), lower); found != "" {
+	root, verb := c.Root(), verbOf(c)
+	if verb != nil && verb != c || verb != nil && verb.Name() == "clear" {
+		for _, word := range given { // "show ip bgp summary", "clear ip bgp isp"
+			if found := elsewhere(verb, strings.ToLower(word)); found != "" {
+				return found
+			}
+		}
+	}
+	if verb != nil && verb.Name() == "clear" {
+		if found := foreignClear[lower]; found != "" {
+			return verb.CommandPath() + " " + found
+		}
+		if near := config.Nearest(lower, names); near != "" {
+			return verb.CommandPath() + " " + near
+		}
+		return ""
+	}
+	if found := elsewhere(root, lower); found != "" {
 		return found
 	}
 	if found := foreign[lower]; found != "" {
-		return c.Root().Name() + " " + found
+		return root.Name() + " " + found
 	}
 	if near := config.Nearest(lower, names); near != "" {
 		return below(near)
 	}
 	if near := config.Nearest(lower, slices.Sorted(maps.Keys(foreign))); near != "" {
-		return c.Root().Name() + " " + foreign[near]
+		return root.Name() + " " + foreign[near]
 	}
-	for _, sub := range c.Root().Commands() {
+	for _, sub := range root.Commands() {
 		if sub.IsAvailableCommand() && config.Nearest(lower, []string{sub.Name()}) != "" {
 			return sub.CommandPath()
 		}
@@ -92,10 +127,12 @@ func meantBy(c *cobra.Command, word string) string {
 	return ""
 }
 
-// elsewhere is the path of the first command below c of that name, those of the lab and of benchmarks left out.
+// elsewhere is the path of the first command below c of that name. Those of the lab and of benchmarks are
+// left out, and what clears, unless c does.
 func elsewhere(c *cobra.Command, name string) string {
 	for _, sub := range c.Commands() {
-		if !sub.IsAvailableCommand() || slices.Contains([]string{"lab", "bench", "help", "completion"}, sub.Name()) {
+		if !sub.IsAvailableCommand() || slices.Contains([]string{"lab", "bench", "help", "completion"}, sub.Name()) ||
+			sub.Name() == "clear" && sub.Name() != name {
 			continue
 		}
 		if sub.Name() == name || slices.Contains(sub.Aliases, name) {

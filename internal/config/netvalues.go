@@ -74,6 +74,9 @@ func parsePrefix(text, form string) (netip.Prefix, error) {
 	return p, &wrongValue{fmt.Sprintf("%q is no prefix", text), form, ""}
 }
 
+// WithoutZeros returns the address or prefix that a word with leading zeros probably means, "" for others.
+func WithoutZeros(text string) string { return prefixWithoutZeros(text) }
+
 // prefixWithoutZeros returns 192.0.2.1/24 for 192.000.002.001/24, and "" when that does not help.
 func prefixWithoutZeros(text string) string {
 	addr, length, cut := strings.Cut(text, "/")

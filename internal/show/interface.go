@@ -14,11 +14,17 @@ import (
 	"minne/internal/router"
 )
 
+// factsColumn is where facts stand, behind their names; what does not fit in a line goes on below it.
+const factsColumn = 12
+
 // Interface prints all about one interface.
 func Interface(w io.Writer, v router.InterfaceView) error {
 	fmt.Fprintf(w, "%s: %s\n", v.Name, v.State)
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "  %-12s%s\n", name, fmt.Sprintf(format, args...))
+		text := fmt.Sprintf("  %-*s%s", factsColumn, name, fmt.Sprintf(format, args...))
+		for _, part := range wrap(text, widthOf(w), factsColumn) {
+			fmt.Fprintln(rawOf(w), part)
+		}
 	}
 	if text := described(v.Interface); text != "" {
 		line("description", "%s", text)

@@ -69,6 +69,12 @@ func (s *Screen) width() int {
 	return s.columns
 }
 
+// widthOf is that of what views are printed on, 0 for any.
+func widthOf(w io.Writer) int {
+	s, _ := w.(*Screen)
+	return s.width()
+}
+
 // rawOf is where lines go that fit already.
 func rawOf(w io.Writer) io.Writer {
 	if s, ok := w.(*Screen); ok {

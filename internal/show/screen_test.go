@@ -34,6 +34,16 @@ var samples = map[string]func(io.Writer) error{
 			{Name: "guests", State: "down", MTU: 1496, Parent: "lan", VLAN: 20},
 		}})
 	},
+	"interface": func(w io.Writer) error {
+		return Interface(w, router.InterfaceView{
+			Interface: kernel.Interface{Name: "lan", State: "no-carrier", MTU: 1500, Description: "to the switch in the cellar, behind the door that sticks when it rains; port 48",
+				Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24"), netip.MustParsePrefix("2001:db8:1::1/64")}},
+			Details: kernel.Details{Offloads: map[string]bool{"generic-receive-offload": false, "generic-segmentation-offload": true,
+				"rx-checksumming": true, "scatter-gather": true, "tcp-segmentation-offload": true}},
+			Zone:     "lan",
+			FastPath: &fastpath.ObservedPort{Name: "lan", Mode: "native", Why: "receives only: the far end of the veth has neither XDP nor GRO"},
+		})
+	},
 	"drops": func(w io.Writer) error {
 		view := router.DropsView{}
 		for _, r := range fastpath.Reasons() {

@@ -54,7 +54,7 @@ func TestStatusTellsFaults(t *testing.T) {
 	}
 
 	b.inside("ip rule add priority 100 to 203.0.113.0/24 lookup main")
-	b.wantFault("policy routing: rules that Minne did not make (IPv4: ip rule of priority 100)")
+	b.wantFault("policy routing: rules or routes that Minne did not make (IPv4: ip rule of priority 100)")
 	b.inside("ip rule del priority 100")
 	b.wantHealthy()
 

@@ -26,12 +26,12 @@ func stateful(translates bool) *judge.Policy {
 }
 
 // masquerading makes the kernel follow connections, and translate those that leave by "out".
-const masquerading = `table inet minne_test {
+const masquerading = `table inet minne_policy {
 	chain forward { type filter hook forward priority 0; ct state invalid drop; ct state established accept; iifname "out" drop; }
 	chain postrouting { type nat hook postrouting priority srcnat; oifname "out" masquerade; }
 }`
 
-const following = `table inet minne_test {
+const following = `table inet minne_policy {
 	chain forward { type filter hook forward priority 0; ct state invalid drop; ct state established accept; iifname "out" drop; }
 }`
 
@@ -44,7 +44,7 @@ type flowBench struct {
 func newFlowBench(t testing.TB, ruleset string, p *judge.Policy) *flowBench {
 	t.Helper()
 	nft(t, "-f", "-", ruleset)
-	t.Cleanup(func() { nft(t, "delete", "table", "inet", "minne_test") })
+	t.Cleanup(func() { nft(t, "delete", "table", "inet", "minne_policy") })
 	for _, knob := range []string{"nf_conntrack_tcp_be_liberal", "nf_conntrack_acct"} {
 		sysctl(t, "netfilter/"+knob, "1")
 	}

@@ -35,7 +35,7 @@ type uplinks struct {
 
 // translating is the ruleset of an uplink bench: what it does with packets that leave by either uplink.
 func translating(out, alt string) string {
-	return `table inet minne_test {
+	return `table inet minne_policy {
 	chain forward { type filter hook forward priority 0; ct state invalid drop; ct state established accept; iifname { "out", "alt" } drop; }
 	chain postrouting { type nat hook postrouting priority srcnat;
 		oifname "out" ` + out + `

@@ -3,6 +3,7 @@
 package fastpath
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -17,25 +18,31 @@ func TestRules(t *testing.T) {
 		return rib.Rule{Family: unix.AF_INET, Priority: priority, Table: table}
 	}
 	vrf := rib.Rule{Family: unix.AF_INET, Priority: 1000, VRF: true}
+	route := map[fallbackRoute]uint8{{prefix: netip.MustParsePrefix("203.0.113.0/24")}: 0}
+	route6 := map[fallbackRoute]uint8{{prefix: netip.MustParsePrefix("2001:db8::/32")}: 0}
 	for _, c := range []struct {
-		name  string
-		rules []rib.Rule
-		words string // in the refusal
+		name     string
+		fallback map[fallbackRoute]uint8
+		rules    []rib.Rule
+		words    string // in the refusal
 	}{
-		{"the kernel's own", []rib.Rule{to(0, rib.TableLocal), to(32766, rib.TableMain), to(32767, rib.TableDefault)}, ""},
-		{"as the VRF documentation has them", []rib.Rule{vrf, to(32765, rib.TableLocal), to(32766, rib.TableMain), to(32767, rib.TableDefault)}, ""},
-		{"other numbers, and twice", []rib.Rule{to(5, rib.TableLocal), to(6, rib.TableLocal), to(7, rib.TableMain), to(8, rib.TableLocal)}, ""},
-		{"another table first", []rib.Rule{to(0, rib.TableLocal), to(100, 100), to(32766, rib.TableMain)}, "priority 100"},
-		{"another table last", []rib.Rule{to(0, rib.TableLocal), to(32766, rib.TableMain), to(40000, 100)}, "priority 40000"},
-		{"a rule that chooses", []rib.Rule{to(0, rib.TableLocal), to(50, 0), to(32766, rib.TableMain)}, "priority 50"},
-		{"main before local", []rib.Rule{to(10, rib.TableMain), to(32765, rib.TableLocal)}, "priority 10"},
-		{"default before main", []rib.Rule{to(0, rib.TableLocal), to(10, rib.TableDefault), to(32766, rib.TableMain)}, "priority 10"},
-		{"both of one priority", []rib.Rule{to(7, rib.TableLocal), to(7, rib.TableMain)}, "priority 7"},
-		{"without main", []rib.Rule{to(0, rib.TableLocal)}, "no ip rule"},
-		{"none at all", []rib.Rule{}, "no ip rule"},
-		{"none was told", nil, ""},
+		{"the kernel's own", nil, []rib.Rule{to(0, rib.TableLocal), to(32766, rib.TableMain), to(32767, rib.TableDefault)}, ""},
+		{"as the VRF documentation has them", nil, []rib.Rule{vrf, to(32765, rib.TableLocal), to(32766, rib.TableMain), to(32767, rib.TableDefault)}, ""},
+		{"other numbers, and twice", nil, []rib.Rule{to(5, rib.TableLocal), to(6, rib.TableLocal), to(7, rib.TableMain), to(8, rib.TableLocal)}, ""},
+		{"another table first", nil, []rib.Rule{to(0, rib.TableLocal), to(100, 100), to(32766, rib.TableMain)}, "priority 100"},
+		{"another table last", nil, []rib.Rule{to(0, rib.TableLocal), to(32766, rib.TableMain), to(40000, 100)}, "priority 40000"},
+		{"a rule that chooses", nil, []rib.Rule{to(0, rib.TableLocal), to(50, 0), to(32766, rib.TableMain)}, "priority 50"},
+		{"main before local", nil, []rib.Rule{to(10, rib.TableMain), to(32765, rib.TableLocal)}, "priority 10"},
+		{"default before main", nil, []rib.Rule{to(0, rib.TableLocal), to(10, rib.TableDefault), to(32766, rib.TableMain)}, "priority 10"},
+		{"both of one priority", nil, []rib.Rule{to(7, rib.TableLocal), to(7, rib.TableMain)}, "priority 7"},
+		{"without main", nil, []rib.Rule{to(0, rib.TableLocal)}, "no ip rule"},
+		{"none at all", nil, []rib.Rule{}, "no ip rule"},
+		{"none was told", nil, nil, ""},
+		{"routes of table default", route, []rib.Rule{to(0, rib.TableLocal), to(32766, rib.TableMain), to(32767, rib.TableDefault)}, "table default has routes"},
+		{"of the other family", route6, []rib.Rule{to(0, rib.TableLocal), to(32766, rib.TableMain), to(32767, rib.TableDefault)}, ""},
+		{"without a rule for it", route, []rib.Rule{to(0, rib.TableLocal), to(32766, rib.TableMain)}, ""},
 	} {
-		tables := &tables{rules: map[rib.Rule]uint8{}, ruled: map[uint8]bool{unix.AF_INET: c.rules != nil}}
+		tables := &tables{fallback: c.fallback, rules: map[rib.Rule]uint8{}, ruled: map[uint8]bool{unix.AF_INET: c.rules != nil}}
 		for _, r := range c.rules {
 			tables.rules[r] = 0
 		}
@@ -73,6 +80,25 @@ func TestEquivalentRules(t *testing.T) {
 		ip(t, family, "rule", "add", "pref", "32766", "table", "main")
 		b.holds(all, "", Forwarded)
 	}
+}
+
+// TestTableDefault: the kernel asks table default for what main has no route to, also for the source of
+// a packet (rp_filter). While it has routes, the family is the kernel's.
+func TestTableDefault(t *testing.T) {
+	b := newBench(t)
+	sysctl(t, "ipv4/conf/in/rp_filter", "1")
+	all := b.ways()
+	stranger := *all[0]
+	stranger.frame = source4(stranger.frame, "203.0.113.7")
+	spoofed := func() bool { return b.run(stranger.frame, b.in).Reason == Reason(routerReasonREASON_SPOOFED) }
+	eventually(t, "a source without a route", spoofed)
+	dropped(t, &stranger)
+	ip(t, "route", "add", "203.0.113.0/24", "via", "192.0.2.2", "table", "default")
+	b.holds(all, "02", Reason(routerReasonREASON_POLICY_RULES))
+	passes(t, &stranger)
+	ip(t, "route", "del", "203.0.113.0/24", "table", "default")
+	b.holds(all, "", Forwarded)
+	eventually(t, "a source without a route, again", spoofed)
 }
 
 // settled is holds for a change that must not be seen: a route that is made behind it has been.

@@ -26,9 +26,10 @@ type tables struct {
 	desired Desired
 
 	links     map[int]*device
-	addresses map[ownAddress]uint8 // rounds
-	rules     map[rib.Rule]uint8   // with their rounds
-	ruled     map[uint8]bool       // families of which rules were told: no rules then means that nothing is routed
+	addresses map[ownAddress]uint8    // rounds
+	rules     map[rib.Rule]uint8      // with their rounds
+	ruled     map[uint8]bool          // families of which rules were told: no rules then means that nothing is routed
+	fallback  map[fallbackRoute]uint8 // routes of table default, with their rounds
 	hops      *nextHops
 	adjs      *adjTable
 	v4        *family[key4]
@@ -73,6 +74,7 @@ func newTables(log *slog.Logger, prog *program, read settingsReader) *tables {
 	t := &tables{
 		log: log, prog: prog, read: read,
 		links: map[int]*device{}, addresses: map[ownAddress]uint8{}, rules: map[rib.Rule]uint8{}, ruled: map[uint8]bool{},
+		fallback: map[fallbackRoute]uint8{},
 		v4:       newFamily(4, makeKey4, key4.prefix),
 		v6:       newFamily(6, makeKey6, key6.prefix),
 		attached: map[int]bool{}, transmits: map[int]bool{}, unsummed: map[int]bool{},
@@ -115,6 +117,11 @@ func (t *tables) End() {
 	for k, round := range t.rules {
 		if round != t.round {
 			delete(t.rules, k)
+		}
+	}
+	for r, round := range t.fallback {
+		if round != t.round {
+			delete(t.fallback, r)
 		}
 	}
 	t.adjs.sweep(t.round)
@@ -284,8 +291,11 @@ func (t *tables) Routes(changes []rib.RouteChange) {
 	var err4, err6 error
 	for i := range changes {
 		c := &changes[i]
+		if c.Route.Table == rib.TableDefault {
+			t.changeFallback(c)
+		}
 		if c.Route.Table != rib.TableMain && c.Route.Table != rib.TableLocal {
-			continue // reached by policy rules only, or when main has no route: the kernel's either way
+			continue // reached by policy rules only: the kernel's
 		}
 		if c.Route.Prefix.Addr().Is4() {
 			err4 = errors.Join(err4, t.v4.change(t, c, to4))

@@ -49,7 +49,7 @@ func (f *FastPath) Trouble() map[string]string {
 		}
 	}
 	if len(rules) > 0 {
-		trouble["policy routing"] = "rules that Minne did not make (" + strings.Join(rules, "; ") + ") decide about packets; their family passes through the kernel"
+		trouble["policy routing"] = "rules or routes that Minne did not make (" + strings.Join(rules, "; ") + ") decide about packets; their family passes through the kernel"
 	}
 	return trouble
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -49,9 +48,13 @@ func (t *Transaction) Touches(family byte, table string) bool {
 	return t.Lost || slices.ContainsFunc(t.Tables, func(o Touched) bool { return o.Family == family && o.Name == table })
 }
 
+// ownTables are the tables that Minne makes: the rules, the guard behind them, the source address
+// checks, the filter of the boot. Another one whose name only begins so is somebody else's.
+var ownTables = []string{"minne_policy", "minne_guard", "minne_antispoof", "minne-boot"}
+
 // OwnTable says whether a table is one of Minne's.
 func OwnTable(family byte, name string) bool {
-	return family == unix.NFPROTO_INET && (strings.HasPrefix(name, "minne_") || name == "minne-boot")
+	return family == unix.NFPROTO_INET && slices.Contains(ownTables, name)
 }
 
 // watchRoom is how many bytes of notifications may wait. A transaction of 100,000 elements is some

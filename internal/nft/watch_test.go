@@ -107,7 +107,8 @@ func TestWatchOfMany(t *testing.T) {
 
 func TestOwnTable(t *testing.T) {
 	t.Parallel()
-	for name, own := range map[string]bool{"minne_policy": true, "minne-boot": true, "minnesota": false, "filter": false} {
+	for name, own := range map[string]bool{"minne_policy": true, "minne_guard": true, "minne_antispoof": true, "minne-boot": true,
+		"minne_mine": false, "minnesota": false, "filter": false} {
 		if OwnTable(unix.NFPROTO_INET, name) != own || OwnTable(unix.NFPROTO_IPV4, name) {
 			t.Errorf("%s", name)
 		}

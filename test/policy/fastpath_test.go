@@ -35,7 +35,7 @@ type loaded struct {
 
 func newLoaded(t *testing.T) *loaded {
 	l := &loaded{bed: newBed(t)}
-	nft(t, `table inet minne_follow { chain forward { type filter hook forward priority 0; ct state new accept; }; }`) // connections are followed
+	nft(t, `table inet minne_follow { chain output { type filter hook output priority 0; ct state new accept; }; }`) // connections are followed
 	t.Cleanup(func() { nft(t, "delete table inet minne_follow") })
 	inst := instance.Instance{Name: "test", BPFDir: filepath.Join("/sys/fs/bpf", t.Name())}
 	log := slog.New(slog.DiscardHandler)

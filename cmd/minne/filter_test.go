@@ -370,3 +370,76 @@ func TestNeverOpenInAFight(t *testing.T) {
 	g.wantService(true)
 	g.wantNone("a dead daemon's successor")
 }
+
+// A daemon that is dead, or stopped, and somebody who deletes all: the guard stays, and the next daemon
+// has it. stop --all leaves it to whoever wants it.
+func TestNeverOpenWithoutDaemon(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t, "off")
+	keeper := g.keepers()
+	if len(keeper) != 1 {
+		t.Fatalf("processes %v keep the guard's owner, want one", keeper)
+	}
+	attack := func(what string) {
+		t.Helper()
+		g.nft("flush ruleset")
+		if out, err := exec.Command("nsenter", "--net="+g.netns, "nft", "delete table inet minne_guard").CombinedOutput(); err == nil {
+			t.Errorf("%s: anybody can delete the guard\n%s", what, out)
+		}
+		g.wantService(false)
+		g.wantManaged(what)
+		g.wantNone(what)
+	}
+	back := func(what string) {
+		t.Helper()
+		g.wantService(true)
+		eventually(t, what+": whole again", func() bool { return g.status().Degraded == nil })
+		if text := g.nft("list ruleset"); !strings.Contains(text, "table inet minne_policy") || !strings.Contains(text, "table inet minne_guard") {
+			t.Errorf("%s: the packet filter is\n%s", what, text)
+		}
+		g.want(0, "nothing to change", "apply", g.file)
+		if now := g.keepers(); len(now) != 1 || now[0] != keeper[0] {
+			t.Errorf("%s: processes %v keep the guard's owner, %v did", what, now, keeper)
+		}
+		g.wantNone(what)
+	}
+	if err := g.daemon.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	attack("a stopped daemon")
+	if err := g.daemon.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	back("a daemon that goes on")
+	for _, how := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		g.end(how)
+		attack("a dead daemon: " + how.String())
+		if err := os.RemoveAll(filepath.Join(g.root, "run")); err != nil { // nothing in it is needed to find the owner
+			t.Fatal(err)
+		}
+		g.boot()
+		back("its successor")
+	}
+	// Without the keeper, the guard stays, too, but has no owner.
+	if err := syscall.Kill(keeper[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another keeper", func() bool { k := g.keepers(); return len(k) == 1 && k[0] != keeper[0] })
+	g.end(syscall.SIGKILL)
+	for _, k := range g.keepers() {
+		if err := syscall.Kill(k, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "no keeper", func() bool { return len(g.keepers()) == 0 })
+	g.nft("delete table inet minne_policy")
+	g.wantService(false)
+	g.wantNone("no daemon, no keeper")
+	g.boot()
+	keeper = g.keepers()
+	back("the next daemon")
+	g.powerOff()
+	if text := g.nft("list ruleset"); text != "" || len(g.keepers()) > 0 {
+		t.Errorf("after stop --all, processes %v keep an owner, and nft flush ruleset leaves\n%s", g.keepers(), text)
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -241,9 +242,44 @@ func (b *box) takeDown() {
 	if out, err := b.command("stop", "--all", "--netns", b.netns).CombinedOutput(); err != nil {
 		b.t.Errorf("stop --all: %v\n%s", err, out)
 	}
+	if left := b.keepers(); len(left) > 0 {
+		b.t.Errorf("stop --all leaves processes %v, which keep the packet filter's owner", left)
+	}
 	if b.t.Failed() {
 		b.t.Logf("log of the daemon:\n%s", &b.log)
 	}
+}
+
+// keepers are the processes that keep the owner of the guard: "sleep" with a socket of the box's namespace.
+func (b *box) keepers() (list []int) {
+	b.t.Helper()
+	sockets, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(b.netns)), "net/netlink"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	all, err := filepath.Glob("/proc/[0-9]*/fd/3")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, path := range all {
+		link, err := os.Readlink(path)
+		name, _ := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(path)), "comm")) // it may have ended
+		inode, ok := strings.CutPrefix(link, "socket:[")
+		if err != nil || !ok || string(name) != "sleep\n" {
+			continue
+		}
+		for line := range strings.Lines(string(sockets)) {
+			words := strings.Fields(line)
+			if len(words) >= 10 && words[9]+"]" == inode {
+				pid, err := strconv.Atoi(strings.Split(path, "/")[2])
+				if err != nil {
+					b.t.Fatal(err)
+				}
+				list = append(list, pid)
+			}
+		}
+	}
+	return list
 }
 
 // answer is what a command said.

@@ -68,6 +68,21 @@ func (f *Firewall) writeGuard(words string, p *policy.Policy) error {
 	return err
 }
 
+// KeepGuard has the guard keep its owner when this process ends.
+func (f *Firewall) KeepGuard() {
+	const key = "firewall-keeper"
+	nft.KeepOwner(func(err error) {
+		if err != nil {
+			f.book.Fault(key, err.Error())
+		} else {
+			f.book.Clear(key)
+		}
+	})
+}
+
+// LetGo leaves the tables to whoever wants to change them, once this process has ended.
+func (f *Firewall) LetGo() error { return nft.LetGo(guardTable) }
+
 // shut has nothing forwarded any more, and tells the listener. The caller holds order.
 func (f *Firewall) shut(d Desired) error {
 	f.mu.Lock()

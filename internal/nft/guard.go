@@ -6,8 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,9 +16,9 @@ import (
 //
 // It is written over netlink, so it needs no nft(8), and no module but that of nftables. Its owner is
 // this process: the kernel lets nobody else change or delete it, and "nft flush ruleset" leaves it
-// alone (NFT_TABLE_F_OWNER). When this process is gone it stays, without an owner
-// (NFT_TABLE_F_PERSIST, Linux 6.9), until the next one takes it over. Older kernels have it without
-// an owner.
+// alone (NFT_TABLE_F_OWNER). When this process is gone, a keeper owns it (owner.go) until the next one
+// takes it over; without a keeper, it stays without an owner (NFT_TABLE_F_PERSIST, Linux 6.9). Older
+// kernels have it without an owner.
 type Guard struct {
 	Table   string // of family inet
 	Comment string
@@ -46,47 +44,18 @@ const HelpMark = 1 << 30
 // guardPriority is behind all chains of the priority "filter".
 const guardPriority = 10
 
-// owners are the sockets whose ports own the guards, one for each network namespace. They are open
-// as long as the process lives.
-var owners struct {
-	sync.Mutex
-	open map[string]talk // namespace → socket
-}
-
-// owned runs a batch on the socket that owns the guard of this network namespace.
-func owned(batch []byte) error {
-	space, err := os.Readlink("/proc/thread-self/ns/net")
-	if err != nil {
-		return err
-	}
-	owners.Lock()
-	defer owners.Unlock()
-	t, ok := owners.open[space]
-	if !ok {
-		if t, err = dial(); err != nil {
-			return err
-		}
-		if owners.open == nil {
-			owners.open = map[string]talk{}
-		}
-		owners.open[space] = t
-	}
-	for { // what was left of former answers
-		if _, _, err := unix.Recvfrom(t.fd, make([]byte, 1<<12), unix.MSG_DONTWAIT); err != nil {
-			break
-		}
-	}
-	if err := t.send(batch); err != nil {
-		return err
-	}
-	return t.answers(func(uint16, []byte) {})
-}
-
 // Write puts the guard in place in one transaction, whatever was there.
 func (g *Guard) Write() error {
-	err := owned(g.batch(tableOwner | tablePersist))
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) { // before Linux 6.9
-		err = owned(g.batch(0))
+	owners.Lock()
+	defer owners.Unlock()
+	o, err := ownerHere(g.Table)
+	if err == nil {
+		if err = o.run(g.batch(tableOwner | tablePersist)); err == nil {
+			o.startKeeper()
+		}
+		if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) { // before Linux 6.9
+			err = o.run(g.batch(0))
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("make table %s in the kernel: %w", g.Table, err)
@@ -99,7 +68,14 @@ func RemoveGuard(table string) error {
 	if _, there, err := Comment(table); err != nil || !there {
 		return err
 	}
-	if err := owned(transaction(destroy(table))); err != nil {
+	owners.Lock()
+	defer owners.Unlock()
+	o, err := ownerHere(table)
+	if err == nil {
+		o.endKeeper()
+		err = o.run(transaction(destroy(table)))
+	}
+	if err != nil {
 		return fmt.Errorf("remove table %s from the kernel: %w", table, err)
 	}
 	return nil

@@ -88,8 +88,8 @@ func ReadImage(table string) (image Image, err error) {
 }
 
 func readImage(table string) (Image, error) {
-	comment, flags, there, err := describe(table)
-	if err != nil || !there {
+	d, err := describe(table)
+	if err != nil || !d.there {
 		return nil, err
 	}
 	t, err := dial()
@@ -97,7 +97,7 @@ func readImage(table string) (Image, error) {
 		return nil, err
 	}
 	defer t.close()
-	image := Image{"table": fmt.Sprint(comment, " flags ", flags)}
+	image := Image{"table": fmt.Sprint(d.comment, " flags ", d.flags)}
 	err = t.list(unix.NFT_MSG_GETCHAIN, table, "", func(chain []byte) {
 		name := ""
 		p := newPrint()

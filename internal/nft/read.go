@@ -29,42 +29,52 @@ func commentOf(userdata []byte) string {
 
 // Comment returns the comment of a table of family inet, and whether there is such a table.
 func Comment(table string) (comment string, there bool, err error) {
-	comment, _, there, err = describe(table)
-	return comment, there, err
+	d, err := describe(table)
+	return d.comment, d.there, err
 }
 
-// describe is Comment with the table's flags.
-func describe(table string) (comment string, flags uint32, there bool, err error) {
+// description is what the kernel says of a table itself.
+type description struct {
+	there   bool
+	comment string
+	flags   uint32
+	owner   uint32 // port of the socket that owns it, 0 for none
+}
+
+// describe asks for the description of a table of family inet.
+func describe(table string) (d description, err error) {
 	t, err := dial()
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
-		return "", 0, false, nil // a kernel without a packet filter has no table
+		return description{}, nil // a kernel without a packet filter has no table
 	}
 	if err != nil {
-		return "", 0, false, err
+		return description{}, err
 	}
 	defer t.close()
 	ask := newMessage(kindOf(unix.NFT_MSG_GETTABLE), unix.NLM_F_REQUEST|unix.NLM_F_ACK, unix.NFPROTO_INET)
 	if err := t.send(ask.text(unix.NFTA_TABLE_NAME, table).end()); err != nil {
-		return "", 0, false, fmt.Errorf("ask for table %s: %w", table, err)
+		return description{}, fmt.Errorf("ask for table %s: %w", table, err)
 	}
 	err = t.answers(func(_ uint16, body []byte) {
-		there = true
+		d.there = true
 		attributes(body, func(kind uint16, value []byte) {
 			switch {
 			case kind == tableUserdata:
-				comment = commentOf(value)
+				d.comment = commentOf(value)
 			case kind == unix.NFTA_TABLE_FLAGS && len(value) == 4:
-				flags = binary.BigEndian.Uint32(value)
+				d.flags = binary.BigEndian.Uint32(value)
+			case kind == tableOwnedBy && len(value) == 4:
+				d.owner = binary.BigEndian.Uint32(value)
 			}
 		})
 	})
 	if slices.ContainsFunc([]error{unix.ENOENT, unix.EINVAL, unix.EOPNOTSUPP}, func(e error) bool { return err == e }) {
-		return "", 0, false, nil // no such table, or a kernel without tables
+		return description{}, nil // no such table, or a kernel without tables
 	}
 	if err != nil {
-		return "", 0, false, fmt.Errorf("ask for table %s: %w", table, err)
+		return description{}, fmt.Errorf("ask for table %s: %w", table, err)
 	}
-	return comment, flags, there, nil
+	return d, nil
 }
 
 // Count is what the counters of rules say.

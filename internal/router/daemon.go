@@ -141,6 +141,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			failed <- fmt.Errorf("control socket: %w", err)
 		}
 	})
+	d.parts.firewall.KeepGuard()
 	if err := d.engine.Start(ctx); err != nil {
 		d.log.Error("the stored configuration is not fully in place", "error", err)
 	}

@@ -141,7 +141,7 @@ func (p parts) vitals() []vital {
 func (p parts) forwarding(ctx context.Context, on bool) error { return p.kernel.Forwarding(ctx, on) }
 
 // takeDown removes what would go on without the daemon. Addresses, static routes
-// and the filter stay: the operator may be logged in through them.
+// and the filter stay: the operator may be logged in through them. Nobody owns the filter any more.
 func (p parts) takeDown(ctx context.Context) error {
 	p.fastpath.Close()
 	return errors.Join(
@@ -149,6 +149,7 @@ func (p parts) takeDown(ctx context.Context) error {
 		fastpath.TakeAway(p.inst),
 		p.routing.Stop(ctx),
 		p.services.stop(ctx),
+		p.firewall.LetGo(),
 	)
 }
 

@@ -60,6 +60,9 @@ func exitCode(err error) int {
 // error. A command that only groups others prints its help when called alone.
 func strict(c *cobra.Command) {
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if strings.Contains(c.Use, "[-- OPTION…]") {
+			return usageError{fmt.Errorf("%w: options of %s itself stand behind --, as in %s", err, c.Name(), c.Example)}
+		}
 		return usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
 	})
 	if c.HasSubCommands() && !c.Runnable() {

@@ -48,7 +48,12 @@ func newShowConfigCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config",
 		Short: "Show the running configuration, or an earlier one",
-		Args:  cobra.NoArgs,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("%q: expected minne show config --revision %s", args[0], args[0])
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("revision") && number < 1 {
 				return usageError{fmt.Errorf("revision %d: expected a number from 1", number)}

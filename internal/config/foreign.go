@@ -17,12 +17,14 @@ var foreign = []struct {
 	{"VyOS or EdgeOS (set commands)", regexp.MustCompile(`(?m)^set (interfaces (ethernet|loopback|bonding|bridge|wireguard|pppoe) |firewall |nat (source|destination) |service |protocols (bgp|ospf|static) (\d|parameters|area|route ))`)},
 	{"Junos", regexp.MustCompile(`(?m)^set (interfaces \S+ unit \d|routing-options |policy-options |security |system host-name )|^## Last commit|^(system|interfaces|routing-options) \{\s*\n(.*\n)*?.*;\s*$`)},
 	{"RouterOS (MikroTik)", regexp.MustCompile(`(?m)^# .* by RouterOS|^/(ip|interface|routing|system|ipv6)( |$)`)},
-	{"OpenWrt (UCI)", regexp.MustCompile(`(?m)^config (interface|device|globals|defaults|zone|dnsmasq|system|rule|forwarding)\b.*(\n\s*(option|list) .*|\n\s*$)`)},
-	{"FRR", regexp.MustCompile(`(?m)^frr (version|defaults) `)},
+	{"OpenWrt (UCI)", regexp.MustCompile(`(?m)^(uci )?set (network|firewall|dhcp|wireless|system)\.|^config (interface|device|globals|defaults|zone|dnsmasq|system|rule|forwarding)\b.*(\n\s*(option|list) .*|\n\s*$)`)},
+	{"FRR", regexp.MustCompile(`(?m)^frr (version|defaults) |^router (bgp \d+|ospf6?)\s*$`)},
 	{"Cisco IOS or one like it", regexp.MustCompile(`(?mi)^interface (gigabit|fast|ten-?gig|twentyfive|forty|hundred)?(ethernet|gige|vlan|loopback|port-channel)\s*\d|^Building configuration|^ip route \d`)},
 	{"pfSense or OPNsense", regexp.MustCompile(`<(pfsense|opnsense)>`)},
 	{"nftables", regexp.MustCompile(`(?m)^(add )?table (inet|ip|ip6) \S+ \{|^flush ruleset`)},
 	{"ifupdown (/etc/network/interfaces)", regexp.MustCompile(`(?m)^iface \S+ inet6? `)},
+	{"iptables", regexp.MustCompile(`(?m)^\*(filter|nat|mangle|raw)\s*$|^(ip6?tables |-A (INPUT|FORWARD|OUTPUT|PREROUTING|POSTROUTING) )`)},
+	{"WireGuard", regexp.MustCompile(`(?m)^\[(Interface|Peer)\]\s*$`)},
 	{"netplan", regexp.MustCompile(`(?m)^network:\s*\n(\s*#.*\n)*\s+(version: 2|renderer:|ethernets:)`)},
 }
 

@@ -23,6 +23,11 @@ func TestForeignFiles(t *testing.T) {
 		"frr version 8.4\nfrr defaults traditional\nrouter bgp 64500\n":                                        "FRR",
 		"<?xml version=\"1.0\"?>\n<pfsense>\n  <version>22.9</version>\n":                                      "pfSense",
 		"#!/usr/sbin/nft -f\nflush ruleset\ntable inet filter {\n}\n":                                          "nftables",
+		"router bgp 64500\n neighbor 192.0.2.9 remote-as 64496\n":                                              "FRR",
+		"*filter\n-A INPUT -j DROP\nCOMMIT\n":                                                                  "iptables",
+		"iptables -A FORWARD -j DROP\n":                                                                        "iptables",
+		"[Interface]\nPrivateKey = x\n":                                                                        "WireGuard",
+		"set firewall.@zone[0].input='DROP'\n":                                                                 "OpenWrt",
 		"auto eth0\niface eth0 inet dhcp\n":                                                                    "ifupdown",
 		"network:\n  version: 2\n  ethernets:\n    eth0: {dhcp4: true}\n":                                      "netplan",
 	} {

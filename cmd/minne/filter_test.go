@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"minne/internal/nft"
 )
 
 // Never open: while each fault of docs/design/faults.md is injected, a host in the WAN sends what the
@@ -21,7 +23,7 @@ import (
 
 const guardedConfig = `version: 1
 interfaces:
-  lan: {zone: lan, addresses: [192.0.2.1/24], fast-path: %[1]s, anti-spoof: strict}
+  lan: {zone: lan, addresses: [192.0.2.1/24, "2001:db8:1::1/64"], fast-path: %[1]s, anti-spoof: strict}
   wan: {zone: wan, addresses: [198.51.100.1/24], fast-path: %[1]s}
 firewall:
   sets: {friends: {addresses: [198.51.100.77]}}
@@ -49,7 +51,7 @@ func newGuarded(t *testing.T, fastPath string) *guarded {
 	g.nftDir = filepath.Join(g.root, "programs")
 	g.breakNft("")
 	g.boot()
-	g.lan = g.addHost("lan", map[string]string{"192.0.2.10/24": "192.0.2.1"})
+	g.lan = g.addHost("lan", map[string]string{"192.0.2.10/24": "192.0.2.1", "2001:db8:1::10/64": "2001:db8:1::1"})
 	g.wan = g.addHost("wan", map[string]string{"198.51.100.9/24": "198.51.100.1"})
 	g.lan.serve(":80")
 	g.file = g.box.file("guarded.yaml", fmt.Sprintf(guardedConfig, fastPath))
@@ -58,6 +60,7 @@ func newGuarded(t *testing.T, fastPath string) *guarded {
 	g.wan.pour("192.0.2.10:5000")
 	g.self = &host{t, g.netns}
 	g.self.serve(":8022")
+	g.self.serve(":8023") // permitted to nobody
 	g.self.count(":5001", &g.denied)
 	g.wan.pour("198.51.100.1:5001")
 	g.wan.knock("198.51.100.1:8022", &g.denied)
@@ -116,6 +119,8 @@ func (g *guarded) powerOff() {
 func (g *guarded) wantManaged(what string) {
 	g.t.Helper()
 	eventually(g.t, what+": the LAN reaches the router", func() bool { return g.lan.reach("192.0.2.1:8022") == "192.0.2.10" })
+	eventually(g.t, what+": by IPv6, too", func() bool { return g.lan.reach("[2001:db8:1::1]:8022") == "2001:db8:1::10" })
+	g.lan.wantReach("192.0.2.1:8023", "silence")
 }
 
 // wantService waits until the service that the firewall permits answers, or wants that it does not.
@@ -283,6 +288,10 @@ func TestNeverOpenWithoutNft(t *testing.T) {
 		}
 		g.wantService(false)
 		g.wantManaged("nft " + name)
+		// The filter of an image's boot lets logins of help in, though all is shut.
+		g.nft(fmt.Sprintf(`table inet lab_help { chain input { type filter hook input priority -5; iifname "lan" tcp dport 8023 meta mark set meta mark | %#x; }; }`, nft.HelpMark))
+		g.lan.wantReach("192.0.2.1:8023", "192.0.2.10")
+		g.nft("delete table inet lab_help")
 		g.wantNone("nft " + name)
 		g.breakNft("")
 		g.wantService(true)

@@ -58,6 +58,14 @@ func TestStatusTellsFaults(t *testing.T) {
 	b.inside("ip rule del priority 100")
 	b.wantHealthy()
 
+	b.want(0, "applied", "apply", b.file("static.yaml", b.read(file)+"routing: {static: [{prefix: 0.0.0.0/0, via: [198.51.100.9]}]}\n"))
+	b.wantHealthy()
+	b.inside("ip route add default via 192.0.2.99")
+	b.wantFault("static routes: not used, since somebody added a route that the kernel prefers: 0.0.0.0/0;")
+	b.inside("ip route del default proto boot")
+	b.wantHealthy()
+	b.want(0, "applied", "apply", file)
+
 	state := filepath.Join(b.root, "var/lib/minne-instances", b.name)
 	fillUp(t, state)
 	b.wantFault("state directory: " + state + ": the file system is full")

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/health"
+	"minne/internal/kernel"
 	"minne/internal/medium"
 	"minne/internal/tick"
 )
@@ -46,6 +47,7 @@ func newCheckup(p parts) *checkup {
 		func(context.Context) map[string]string { return p.fastpath.Trouble() },
 		func(context.Context) map[string]string { return roomTrouble(p.inst.StateDir) },
 		p.services.timeTrouble,
+		func(ctx context.Context) map[string]string { return routeTrouble(ctx, p.kernel) },
 	}
 	return c
 }
@@ -81,6 +83,18 @@ func (c *checkup) examine(ctx context.Context) {
 		}
 	}
 	c.found = now
+}
+
+// routeTrouble says which static routes somebody's own routes take the packets from.
+func routeTrouble(ctx context.Context, k *kernel.Kernel) map[string]string {
+	text, err := k.Overruled(ctx)
+	if err != nil {
+		text = err.Error()
+	}
+	if text == "" {
+		return nil
+	}
+	return map[string]string{"static routes": text}
 }
 
 // leastRoom is how much must be free where revisions are kept: a few of the biggest configurations.

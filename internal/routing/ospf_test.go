@@ -92,7 +92,7 @@ func TestOSPF(t *testing.T) {
 	birdA, _ := l.upstreams("")
 	l.insideNetwork()
 	l.in("r", "ip", "route", "add", "blackhole", "172.20.0.0/16", "proto", "static", "metric", "1")
-	l.in("r", "ip", "route", "add", "blackhole", "9.9.0.0/16", "proto", "static", "metric", fmt.Sprint(254<<24))
+	l.in("r", "ip", "route", "add", "blackhole", "9.9.0.0/16", "proto", "static", "metric", fmt.Sprint(uint32(254<<24)))
 	secrets := passwords{"isp-a": "s3cret", "ospf": "s3cret"}
 	trailer := l.authenticatesOSPFv3(secrets)
 	cfg := campus(trailer)

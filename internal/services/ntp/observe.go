@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/csv"
 	"fmt"
+	"math"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -125,10 +126,12 @@ func (f *fields) number(text string) int {
 
 // since reads seconds; chronyd has the largest number for never.
 func (f *fields) since(text string) int {
-	if n := f.number(text); n < 1<<32-1 {
-		return n
+	n, err := strconv.ParseUint(text, 10, 32) // an int has 32 bits on some processors
+	f.keep(err)
+	if n == math.MaxUint32 {
+		return -1
 	}
-	return -1
+	return int(min(n, math.MaxInt32))
 }
 
 func (f *fields) float(text string) float64 {

@@ -286,6 +286,9 @@ func TestNeverOpenWithoutNft(t *testing.T) {
 		if s := g.status(); !strings.Contains(fmt.Sprint(s.Degraded), "firewall") {
 			t.Errorf("%s: the status does not say that the firewall is not in place: %q", name, s.Degraded)
 		}
+		if s := g.status(); strings.Contains(fmt.Sprint(s.Degraded, s.Repairs), "changed by") {
+			t.Errorf("%s: somebody else is said to have changed what was never in place: %q, %q", name, s.Degraded, s.Repairs)
+		}
 		g.wantService(false)
 		g.wantManaged("nft " + name)
 		// The filter of an image's boot lets logins of help in, though all is shut.
@@ -296,6 +299,9 @@ func TestNeverOpenWithoutNft(t *testing.T) {
 		g.breakNft("")
 		g.wantService(true)
 		eventually(t, "whole again", func() bool { return g.status().Degraded == nil })
+		if s := g.status(); strings.Contains(fmt.Sprint(s.Repairs), "source address checks") {
+			t.Errorf("%s: put in place for the first time, and told as a repair: %q", name, s.Repairs)
+		}
 		broken()
 		more := g.box.file("more.yaml", strings.Replace(fmt.Sprintf(guardedConfig, "off"), "10 80,", "10 80, permit tcp any 192.0.2.10 81,", 1))
 		if a := g.minne("apply", more); a.code == 0 {

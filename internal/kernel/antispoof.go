@@ -93,21 +93,26 @@ func loadAntiSpoof(ctx context.Context, text string) error {
 	return err
 }
 
-// ReassertAntiSpoof puts the source checks of the last applied Desired back, and says whether
-// something else had changed them.
-func (k *Kernel) ReassertAntiSpoof(ctx context.Context) (changed bool, err error) {
+// ReassertAntiSpoof puts the source checks of the last applied Desired in place. stood says whether they
+// have been in place since: then changed says that something else had changed them.
+func (k *Kernel) ReassertAntiSpoof(ctx context.Context) (changed, stood bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.last == nil {
-		return false, nil
+		return false, false, nil
 	}
+	want := k.last.AntiSpoof
+	stood = k.checks == want
 	now, err := k.system.antiSpoof(ctx)
-	if err != nil || now == k.last.AntiSpoof {
-		return false, err
+	if err != nil {
+		return false, stood, err
 	}
-	if err := k.system.loadAntiSpoof(ctx, k.last.AntiSpoof); err != nil {
-		return false, err
+	if changed = now != want; changed {
+		if err := k.system.loadAntiSpoof(ctx, want); err != nil {
+			return false, stood, err
+		}
+		k.writes.Add(1)
 	}
-	k.writes.Add(1)
-	return true, nil
+	k.checks = want
+	return changed, stood, nil
 }

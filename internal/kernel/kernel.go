@@ -40,6 +40,7 @@ type Kernel struct {
 	unsettled bool       // an apply stopped in the middle: whoever called it goes back first
 	forward   *bool      // what Forwarding set last
 	unchecked error      // why source address checks that are configured could not be loaded
+	checks    string     // source checks that were last found or put in place
 	seen      seen       // of the last look, see reassert.go
 	cursor    int        // of Drifted
 

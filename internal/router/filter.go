@@ -168,13 +168,17 @@ func (f *followFilter) look(ctx context.Context) error {
 // antiSpoof puts the source address checks back, and says whether they are in place.
 func (f *followFilter) antiSpoof(ctx context.Context, by string, began time.Time) bool {
 	const key = "anti-spoof"
-	changed, err := f.kernel.ReassertAntiSpoof(ctx)
+	changed, stood, err := f.kernel.ReassertAntiSpoof(ctx)
 	if err != nil && ctx.Err() == nil {
-		f.book.Fault(key, "the source address checks were changed by something else and can't be put back: "+err.Error())
+		words := "the source address checks can't be put in place"
+		if stood {
+			words = "the source address checks were changed by something else and can't be put back"
+		}
+		f.book.Fault(key, words+": "+err.Error())
 		return false
 	}
 	f.book.Clear(key)
-	if changed {
+	if changed && stood {
 		f.book.Repaired(key, fmt.Sprintf("the source address checks were changed by %s; put back after %s", by, time.Since(began).Round(time.Millisecond)))
 	}
 	return true

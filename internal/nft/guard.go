@@ -107,6 +107,9 @@ func (g *Guard) batch(flags uint32) []byte {
 		add(unix.NFT_MSG_NEWTABLE).text(unix.NFTA_TABLE_NAME, g.Table).attribute(unix.NFTA_TABLE_FLAGS, be32(flags)).
 			attribute(tableUserdata, append(comment, 0)).end(),
 	}
+	// Not the chain's policy: that of a new chain is accept until the kernel is through with what stands
+	// before it in the transaction, here the end of the former guard.
+	last := rule{}.counter().verdict(dropped)
 	rules := func(name string, list []rule) {
 		for _, r := range list {
 			m := add(unix.NFT_MSG_NEWRULE).text(unix.NFTA_RULE_TABLE, g.Table).text(unix.NFTA_RULE_CHAIN, name)
@@ -124,7 +127,7 @@ func (g *Guard) batch(flags uint32) []byte {
 		m = m.attribute(unix.NFTA_HOOK_HOOKNUM, be32(hook)).attribute(unix.NFTA_HOOK_PRIORITY, be32(guardPriority))
 		m.close(at)
 		messages = append(messages, m.attribute(unix.NFTA_CHAIN_POLICY, be32(dropped)).text(unix.NFTA_CHAIN_TYPE, "filter").end())
-		rules(name, append(list, rule{}.counter()))
+		rules(name, append(list, last))
 	}
 	compile := func(list []Rule) (all []rule) {
 		for i := range list {
@@ -134,7 +137,7 @@ func (g *Guard) batch(flags uint32) []byte {
 	}
 	for _, c := range g.Chains {
 		messages = append(messages, chain(c.Name).end())
-		rules(c.Name, compile(c.Rules))
+		rules(c.Name, append(compile(c.Rules), last))
 	}
 	unmarked := func(bits uint32) rule {
 		return rule{}.meta(unix.NFT_META_MARK).mask(bits).compare(unix.NFT_CMP_NEQ, native32(0)).

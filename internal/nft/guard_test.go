@@ -51,6 +51,9 @@ func TestGuard(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, list())
 		}
 	}
+	if text := list(); strings.Count(text, "\t\tcounter drop\n\t}") != 3 {
+		t.Errorf("a chain does not end with a rule that drops:\n%s", text)
+	}
 	for _, script := range []string{"delete table inet " + table, "flush chain inet " + table + " forward", "insert rule inet " + table + " forward accept"} {
 		if out, err := exec.Command("nft", script).CombinedOutput(); err == nil {
 			t.Errorf("%s: done\n%s", script, out)

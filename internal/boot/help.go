@@ -19,6 +19,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/dump"
 	"minne/internal/instance"
 	"minne/internal/nft"
 	"minne/internal/services/ssh"
@@ -182,7 +183,7 @@ func endHelp() error {
 
 // takeAddress removes the address of help. The port may have another name by now, or be gone.
 func takeAddress(port string) {
-	links, err := netlink.LinkList()
+	links, err := dump.Whole(netlink.LinkList)
 	if err != nil {
 		return
 	}

@@ -8,12 +8,13 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/dump"
 	"minne/internal/rib"
 )
 
 // currentLinks are the links of the namespace as they are now.
 func currentLinks() ([]rib.Link, error) {
-	all, err := netlink.LinkList()
+	all, err := dump.Whole(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("asking for the links: %w", err)
 	}

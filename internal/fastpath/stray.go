@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 
+	"minne/internal/dump"
 	"minne/internal/fastpath/judge"
 )
 
@@ -34,7 +35,7 @@ func (s *stray) close() {
 
 // strays finds them. own says of a program's number whether it is this daemon's.
 func strays(own func(ebpf.ProgramID) bool) ([]*stray, error) {
-	all, err := netlink.LinkList()
+	all, err := dump.Whole(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("asking which links have a program: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/dump"
 	"minne/internal/rib"
 )
 
@@ -169,7 +170,7 @@ func neighbourWords(address netip.Addr, on int) string {
 	if address.Is6() {
 		family = netlink.FAMILY_V6
 	}
-	all, err := netlink.NeighList(on, family)
+	all, err := dump.Whole(func() ([]netlink.Neigh, error) { return netlink.NeighList(on, family) })
 	if err != nil {
 		return ""
 	}

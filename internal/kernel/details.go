@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"minne/internal/dump"
 )
 
 // Details are what show interfaces NAME tells beside an Interface.
@@ -39,7 +41,7 @@ func (k *Kernel) Details(_ context.Context, name string) (Details, error) {
 	if s := a.Statistics; s != nil {
 		d.Counted = countedOf((*netlink.LinkStatistics64)(s))
 	}
-	disciplines, err := netlink.QdiscList(link)
+	disciplines, err := dump.Whole(func() ([]netlink.Qdisc, error) { return netlink.QdiscList(link) })
 	if err != nil {
 		return d, fmt.Errorf("read the queues of %s: %w", name, err)
 	}

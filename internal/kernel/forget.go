@@ -10,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"minne/internal/dump"
 )
 
 // ForgetNeighbours takes what was learned out of the ARP and ND tables, so that it is asked for
@@ -24,7 +26,7 @@ func (k *Kernel) ForgetNeighbours(_ context.Context, family int, name string, ad
 		}
 		index = link.Attrs().Index
 	}
-	list, err := netlink.NeighList(index, family)
+	list, err := dump.Whole(func() ([]netlink.Neigh, error) { return netlink.NeighList(index, family) })
 	if err != nil {
 		return 0, fmt.Errorf("read neighbours: %w", err)
 	}

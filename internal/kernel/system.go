@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/dump"
 	"minne/internal/rib"
 )
 
@@ -95,7 +96,7 @@ type address struct {
 type live struct{}
 
 func (live) links() ([]link, error) {
-	found, err := netlink.LinkList()
+	found, err := dump.Whole(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
@@ -125,7 +126,7 @@ func (live) links() ([]link, error) {
 }
 
 func (live) addresses() ([]address, error) {
-	found, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	found, err := dump.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}

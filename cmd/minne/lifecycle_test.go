@@ -155,7 +155,7 @@ func TestExitCodes(t *testing.T) {
 			{2, "unknown flag", []string{"apply", "--frobnicate", good}},
 			{2, "no command", []string{"aply", good}},
 			{2, "no command", []string{"show", "confog"}},
-			{2, "at most 1 arg", []string{"check", good, good}},
+			{2, "expected minne check [FILE]", []string{"check", good, good}},
 			{2, "--confirm", []string{"apply", good, "--confirm", "-5m"}},
 			{2, "invalid duration", []string{"apply", good, "--confirm", "soon"}},
 			{2, "expected a number", []string{"rollback", "yesterday"}},

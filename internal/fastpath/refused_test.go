@@ -82,12 +82,12 @@ func wideAndNarrow() (wide, narrow *judge.Policy) {
 func kernelForbids(t testing.TB, ports string) {
 	t.Helper()
 	c := exec.Command("nft", "-f", "-")
-	c.Stdin = strings.NewReader("table inet minne_refused { chain forward { type filter hook forward priority 0; udp dport { " + ports + " } drop; }; }")
+	c.Stdin = strings.NewReader("table inet minne_policy { chain forward { type filter hook forward priority 0; udp dport { " + ports + " } drop; }; }")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("nft: %v\n%s", err, out)
 	}
 	t.Cleanup(func() {
-		if out, err := exec.Command("nft", "delete", "table", "inet", "minne_refused").CombinedOutput(); err != nil {
+		if out, err := exec.Command("nft", "delete", "table", "inet", "minne_policy").CombinedOutput(); err != nil {
 			t.Errorf("nft: %v\n%s", err, out)
 		}
 	})

@@ -47,7 +47,7 @@ func TestEveryFrameComesBack(t *testing.T) {
 			}
 			defer r.Close()
 			r.Timed(true)
-			got, err := r.Attempt(ctx, trial.Load{Rate: 2000, Duration: 500 * time.Millisecond})
+			got, err := r.Attempt(ctx, trial.Load{Rate: 5000, Duration: 2 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}

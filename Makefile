@@ -59,13 +59,13 @@ lint: generate
 test: lint build build/minne.img
 	$(GO) test -count=1 -p 2 -timeout 20m ./... $(ARGS)
 	$(GO) test -count=1 -timeout 20m -tags image -run 'TestRouter$$|TestUEFI$$|TestListing$$' ./test/image # boots by both firmwares; the rest: ./dev test-image
-	$(GO) test -count=1 -v -run TestVerifier ./internal/fastpath
-	MINNE_TEST_UML=1 $(GO) test -count=1 -run 'TestStatelessVerdicts|TestSets$$|TestLimits$$' ./internal/fastpath # no JIT, no BTF, aligned loads
+	$(GO) test -count=1 -v -run TestVerifier ./internal/subsystem/fastpath
+	MINNE_TEST_UML=1 $(GO) test -count=1 -run 'TestStatelessVerdicts|TestSets$$|TestLimits$$' ./internal/subsystem/fastpath # no JIT, no BTF, aligned loads
 	GOARCH=mips $(GO) build -o /dev/null ./cmd/minne # 32 bits and the other byte order; make cross compiles for all
-	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime 10s ./internal/config
-	$(GO) test -run '^$$' -fuzz FuzzSecrets -fuzztime 5s ./internal/config
-	$(GO) test -run '^$$' -fuzz FuzzCompile -fuzztime 5s ./internal/fastpath/classify
-	$(GO) test -run '^$$' -fuzz FuzzRender -fuzztime 10s ./internal/routing
+	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime 10s ./internal/model/config
+	$(GO) test -run '^$$' -fuzz FuzzSecrets -fuzztime 5s ./internal/model/config
+	$(GO) test -run '^$$' -fuzz FuzzCompile -fuzztime 5s ./internal/subsystem/fastpath/classify
+	$(GO) test -run '^$$' -fuzz FuzzRender -fuzztime 10s ./internal/subsystem/routing
 
 demo: build
 	@exec bin/minne lab campus $(ARGS)
@@ -110,5 +110,5 @@ cross: generate
 
 clean:
 	rm -rf bin build
-	rm -f internal/platform/native/minne-procbench-* internal/platform/native/program_*.go
+	rm -f internal/lab/platform/native/minne-procbench-* internal/lab/platform/native/program_*.go
 	find internal -name '*_bpfe[lb].go' -delete -o -name '*_bpfe[lb].o' -delete

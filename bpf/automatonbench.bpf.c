@@ -6,7 +6,7 @@
 //	first   an XDP program as a router has it: a bounded loop takes the first bytes of a packet
 //	search  takes bytes from an array, as many as there are, in one run
 //
-// Only internal/algo/automatonbench loads this. It may use bpf_loop, unlike the
+// Only internal/lab/algo/automatonbench loads this. It may use bpf_loop, unlike the
 // programs that forward.
 
 #include <linux/bpf.h>

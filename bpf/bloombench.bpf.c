@@ -3,7 +3,7 @@
 // Measures and checks Bloom filters (algo/bloom.h) inside the kernel, without packets. One run of
 // a program asks for thousands of keys from an array. bench times them; check writes every answer down.
 //
-// Only internal/algo/bloombench loads this. It may use bpf_loop, unlike the programs that forward.
+// Only internal/lab/algo/bloombench loads this. It may use bpf_loop, unlike the programs that forward.
 
 #include <linux/bpf.h>
 #include <linux/types.h>

@@ -4,7 +4,7 @@
 // kernel, without packets: one run of a program judges thousands of keys from an array. The bench programs
 // time them; the check programs write every verdict down.
 //
-// Only internal/fastpath/classbench loads this. It may use bpf_loop, unlike the
+// Only internal/lab/bench/classbench loads this. It may use bpf_loop, unlike the
 // programs that forward.
 
 #include "bench_run.h"

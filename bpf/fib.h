@@ -5,7 +5,7 @@
 //
 // Two entry points, one per family, each answering a 16-bit next-hop index;
 // 0 means "no route here: the kernel decides". Each family has one image, an
-// mmapable array of one value that internal/fastpath/fib compiles from the
+// mmapable array of one value that internal/subsystem/fastpath/fib compiles from the
 // routes and edits in place while packets flow. The loader sets the images'
 // sizes and the constants below before it loads the program
 // (fib.Layout says how): a small router needs a small image.

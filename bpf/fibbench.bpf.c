@@ -4,7 +4,7 @@
 // one run of a program looks up thousands of keys from an array. The bench
 // programs time them; the answer programs write every answer down.
 //
-// Only internal/fastpath/fibbench loads this. It may use bpf_loop, unlike the
+// Only internal/lab/bench/fibbench loads this. It may use bpf_loop, unlike the
 // programs that forward.
 
 #include <linux/bpf.h>

@@ -26,7 +26,7 @@
 //
 // Nothing drives flows out: a full table refuses new ones, which the kernel then
 // handles alone. They go when a connection ends (flow_delete) or when it has been
-// silent for too long (internal/fastpath/flow, which also owns generation).
+// silent for too long (internal/subsystem/fastpath/flow, which also owns generation).
 #ifndef MINNE_FLOW_H
 #define MINNE_FLOW_H
 

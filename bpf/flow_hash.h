@@ -18,7 +18,7 @@
 // would gain nothing but that a bucket's worth of flows is left to the kernel. No
 // lookup ever reads more than FLOW_PROBES buckets.
 //
-// internal/fastpath/flow/hash.go computes the same.
+// internal/subsystem/fastpath/flow/hash.go computes the same.
 #ifndef MINNE_FLOW_HASH_H
 #define MINNE_FLOW_HASH_H
 

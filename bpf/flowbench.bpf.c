@@ -3,7 +3,7 @@
 // Measures and checks the flow table inside the kernel, without packets. The steps of
 // `work` are done one after the other for an array of keys; the answers say how each ended.
 //
-// Only internal/fastpath/flowbench loads this. All but `single` use bpf_loop, unlike the
+// Only internal/lab/bench/flowbench loads this. All but `single` use bpf_loop, unlike the
 // programs that forward.
 
 #include <linux/bpf.h>

@@ -5,7 +5,7 @@
 // conntrack tells apart by addresses alone.
 //
 // Of those the program asks user space (flow_asks), which asks conntrack over netlink and makes the
-// flow (internal/fastpath/followed.go). Their packets renew their own timeouts: in each
+// flow (internal/subsystem/fastpath/followed.go). Their packets renew their own timeouts: in each
 // tick the first of each direction goes up. User space confirms each flow every
 // few seconds; one that nobody confirms any more is the kernel's again, so a
 // connection that conntrack has lost is not carried for longer than that, daemon or no daemon.

@@ -21,7 +21,7 @@
 // guard_admits(p, why) is called once for each packet that would go up (leave(), count.h),
 // before anything is written to it, and not by the tracing build. It needs maps.h and the
 // tables that the router has anyway, and guard_control, guard_budgets (mmap), guard_ports,
-// guard_peers and guard_counts, which internal/fastpath/guard fills and reads.
+// guard_peers and guard_counts, which internal/subsystem/fastpath/guard fills and reads.
 #ifndef MINNE_GUARD_H
 #define MINNE_GUARD_H
 

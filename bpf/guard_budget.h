@@ -30,7 +30,7 @@
 
 #include "flow_hash.h"
 
-// The classes, in the order of internal/fastpath/guard, which has their words and limits.
+// The classes, in the order of internal/subsystem/fastpath/guard, which has their words and limits.
 #define GUARD_CLASSES(X)                                                                      \
 	X(KERNEL)       /* what the kernel forwards, as things are configured */              \
 	X(SESSION)      /* connections of the router itself that a socket holds */            \

@@ -3,7 +3,7 @@
 // Measures and checks the guard alone: a frame is parsed as the router parses it, and the
 // guard is asked about it with the reason that user space gives. No packet is sent.
 //
-// Only internal/fastpath/guardbench loads this.
+// Only internal/testing/guardbench loads this.
 #include <linux/bpf.h>
 #include <linux/types.h>
 #include <bpf/bpf_helpers.h>

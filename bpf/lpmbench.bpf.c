@@ -5,7 +5,7 @@
 // of keys from an array. The bench programs time them; the answer programs write
 // every answer down.
 //
-// Only internal/algo/lpmbench loads this. It may use bpf_loop, unlike the
+// Only internal/lab/algo/lpmbench loads this. It may use bpf_loop, unlike the
 // programs that forward.
 
 #include <linux/bpf.h>
@@ -83,7 +83,7 @@ struct walk {
 };
 
 // The kernel's answer is the gateway of the next hop, which has the next hop's number in its last 24 bits
-// (internal/algo/kernelfib).
+// (internal/lab/algo/kernelfib).
 #define HOP_OF(gateway) (bpf_ntohl(gateway) & 0xffffff)
 
 static __always_inline __u32 kernel4(struct walk *w, __u32 dst)

@@ -2,7 +2,7 @@
 //
 // Why a packet is not forwarded by the fast path. Each reason has its own per-CPU
 // counter. The numbers are mirrored into Go by bpf2go from the enum below; texts
-// and hints stand in internal/fastpath/reasons.go, where a test holds the two
+// and hints stand in internal/subsystem/fastpath/reasons.go, where a test holds the two
 // lists together. New reasons go to the end of their list.
 #ifndef MINNE_REASONS_H
 #define MINNE_REASONS_H

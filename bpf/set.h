@@ -11,7 +11,7 @@
 // else. Prefixes are asked for by length, each length that the set has, so they may
 // lie inside each other.
 //
-// internal/fastpath/addrset writes the image, an mmapable array of one value, while
+// internal/subsystem/fastpath/addrset writes the image, an mmapable array of one value, while
 // packets flow: a member is written before a list refers to it, its bits before that,
 // and the memory of one that has left is used again only after a grace period.
 //

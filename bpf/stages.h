@@ -4,7 +4,7 @@
 // writes down what each said.
 //
 // A new stage is a line in STAGES, a PASS() where it belongs in router.bpf.c, and
-// its words in internal/fastpath/stages.go, where a test holds the lists together.
+// its words in internal/subsystem/fastpath/stages.go, where a test holds the lists together.
 #ifndef MINNE_STAGES_H
 #define MINNE_STAGES_H
 

@@ -10,7 +10,7 @@
 //
 // Tunnels leave the checksum of what they carry to hardware, so it is looked for behind their headers: IP in IP, GRE,
 // VXLAN and Geneve on their usual ports. What is encrypted or fragmented is always summed before. Only ports whose
-// driver may hand such packets to XDP are looked at (leavesSums of internal/fastpath): hardware computes.
+// driver may hand such packets to XDP are looked at (leavesSums of internal/subsystem/fastpath): hardware computes.
 #ifndef MINNE_SUMMED_H
 #define MINNE_SUMMED_H
 

@@ -61,7 +61,7 @@ for peer; do
 			say "go: not made: the go command is not there"
 			continue
 		fi
-		(cd "$root/internal/platform/peers/gopeers" && go build -trimpath -o "$work/$peer" .)
+		(cd "$root/internal/lab/platform/peers/gopeers" && go build -trimpath -o "$work/$peer" .)
 	elif ! pkg-config --exists "$library"; then
 		say "$peer: not made: install $packages (or run scripts/peers.sh --install)"
 		[ -n "$all" ] || exit 1

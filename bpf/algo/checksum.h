@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  *
  * A checksum of answers in their order, by which programs on different CPUs, in C, eBPF and
- * Go (internal/algo/dataset), compare millions of them: two sums of 32 bits that a
+ * Go (internal/lab/algo/dataset), compare millions of them: two sums of 32 bits that a
  * rotation and a multiplication mix. It guards against errors, not against forgery.
  */
 #ifndef MINNE_ALGO_CHECKSUM_H

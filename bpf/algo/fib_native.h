@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  *
  * The router's own structures (bpf/fib.h: ranges and DIR-24-8 for IPv4, staged16 for IPv6) as a native program
- * searches them: over the same images that internal/fastpath/fib writes, in ordinary memory.
+ * searches them: over the same images that internal/subsystem/fastpath/fib writes, in ordinary memory.
  *
  * An image begins at a multiple of 8 bytes, has a power of two of words, and FIB_SLACK bytes behind it. It is in
- * the CPU's byte order: Layout.InOrder of internal/fastpath/fib turns one round for another CPU.
+ * the CPU's byte order: Layout.InOrder of internal/subsystem/fastpath/fib turns one round for another CPU.
  * What the loader of the eBPF program sets, fib_native_open4 and fib_native_open6 set here, for one table of each family in
  * a translation unit; then fib4_lookup and fib6_lookup answer.
  */
@@ -36,7 +36,7 @@ static struct fib_native fib4_image, fib6_image;
 #undef bpf_map_lookup_elem
 
 /* fib_native_open4 says which image IPv4 lookups search: its size in words without what is behind it, its structure
- * (FIB4_RANGE or FIB4_DIRECT24) and the root's bits, as Layout.Constants of internal/fastpath/fib tells. */
+ * (FIB4_RANGE or FIB4_DIRECT24) and the root's bits, as Layout.Constants of internal/subsystem/fastpath/fib tells. */
 static __always_inline void fib_native_open4(const void *image, __u32 words, __u32 structure, __u32 root_bits)
 {
 	fib4_image.image = image;

@@ -19,12 +19,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"minne/internal/api"
-	"minne/internal/backup"
-	"minne/internal/config"
-	"minne/internal/instance"
-	"minne/internal/kernel"
-	"minne/internal/router"
+	"minne/internal/appliance/backup"
+	"minne/internal/base/instance"
+	"minne/internal/daemon/router"
+	"minne/internal/model/api"
+	"minne/internal/model/config"
+	"minne/internal/subsystem/kernel"
 )
 
 func newBackupCommand(a *app) *cobra.Command {

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/fulltable"
-	"minne/internal/kernel"
 	"minne/internal/lab/closedloop"
+	"minne/internal/lab/fulltable"
+	"minne/internal/subsystem/kernel"
 )
 
 func newBenchDaemonCommand(a *app) *cobra.Command {

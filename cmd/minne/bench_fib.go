@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/fastpath/fibbench"
-	"minne/internal/kernel"
+	"minne/internal/lab/bench/fibbench"
+	"minne/internal/subsystem/kernel"
 )
 
 func newBenchFIBCommand(a *app) *cobra.Command {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/fastpath/flowbench"
+	"minne/internal/lab/bench/flowbench"
 	"minne/internal/lab/result"
 	"minne/internal/lab/statistics"
 )

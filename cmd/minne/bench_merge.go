@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/platform"
+	"minne/internal/lab/platform"
 )
 
 func newBenchMergeCommand(a *app) *cobra.Command {

@@ -14,10 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/kernel"
 	"minne/internal/lab/device"
+	"minne/internal/lab/platform"
 	"minne/internal/lab/result"
-	"minne/internal/platform"
+	"minne/internal/subsystem/kernel"
 )
 
 // Seconds of measuring.

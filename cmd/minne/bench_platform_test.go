@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"minne/internal/platform"
+	"minne/internal/lab/platform"
 )
 
 // TestBenchPlatform measures a table of a few routes, writes the page, and merges the result with itself.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/fastpath/classbench"
+	"minne/internal/lab/bench/classbench"
 )
 
 func newBenchPolicyCommand(a *app) *cobra.Command {

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"minne/internal/fastpath/choice"
+	"minne/internal/subsystem/fastpath/choice"
 )
 
 func newBenchStructureCommand(a *app) *cobra.Command {

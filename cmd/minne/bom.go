@@ -5,7 +5,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"minne/internal/bom"
+	"minne/internal/lab/bom"
 )
 
 func newBOMCommand(a *app) *cobra.Command {

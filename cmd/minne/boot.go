@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/boot"
-	"minne/internal/setup"
+	"minne/internal/appliance/boot"
+	"minne/internal/appliance/setup"
 )
 
 // setupAtBoot makes the first configuration from files that somebody put on the FAT

@@ -14,11 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/api"
-	"minne/internal/fastpath"
-	"minne/internal/packet"
-	"minne/internal/pcap"
-	"minne/internal/router"
+	"minne/internal/base/pcap"
+	"minne/internal/daemon/router"
+	"minne/internal/model/api"
+	"minne/internal/model/packet"
+	"minne/internal/subsystem/fastpath"
 )
 
 // captureOptions are the flags of "minne capture".

@@ -20,9 +20,9 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"minne/internal/packet"
-	"minne/internal/pcap"
-	"minne/internal/router"
+	"minne/internal/base/pcap"
+	"minne/internal/daemon/router"
+	"minne/internal/model/packet"
 )
 
 // forwarder is a box whose fast path forwards from lan to wan, and a wire on which the test speaks.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/api"
+	"minne/internal/model/api"
 )
 
 // clears are the commands below "minne clear".

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/api"
-	"minne/internal/flows"
-	"minne/internal/router"
+	"minne/internal/daemon/router"
+	"minne/internal/model/api"
+	"minne/internal/subsystem/flows"
 )
 
 func newClearARPCommand(a *app) *cobra.Command {

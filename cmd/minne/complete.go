@@ -13,11 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/api"
-	"minne/internal/firewall"
-	"minne/internal/flows"
-	"minne/internal/router"
-	"minne/internal/routing"
+	"minne/internal/daemon/router"
+	"minne/internal/model/api"
+	"minne/internal/subsystem/firewall"
+	"minne/internal/subsystem/flows"
+	"minne/internal/subsystem/routing"
 )
 
 // Completion in the shell: commands and flags are cobra's, names come from the daemon. Without

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/config"
+	"minne/internal/model/config"
 )
 
 func newConfigCommand(a *app) *cobra.Command {

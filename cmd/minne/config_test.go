@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"minne/internal/config"
+	"minne/internal/model/config"
 )
 
 // There is no released version before today's: the command is given one that is made up.

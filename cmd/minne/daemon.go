@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"minne/internal/api"
-	"minne/internal/router"
+	"minne/internal/daemon/router"
+	"minne/internal/model/api"
 )
 
 func newDaemonCommand(a *app) *cobra.Command {

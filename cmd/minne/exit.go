@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/api"
-	"minne/internal/config"
+	"minne/internal/model/api"
+	"minne/internal/model/config"
 )
 
 // Exit codes, as the manual promises them to scripts.

@@ -13,11 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/api"
-	"minne/internal/packet"
-	"minne/internal/pcap"
-	"minne/internal/router"
-	"minne/internal/show"
+	"minne/internal/base/pcap"
+	"minne/internal/daemon/router"
+	"minne/internal/daemon/show"
+	"minne/internal/model/api"
+	"minne/internal/model/packet"
 )
 
 // explainOptions are the flags of "minne explain".

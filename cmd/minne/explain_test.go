@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/packet"
-	"minne/internal/pcap"
-	"minne/internal/router"
+	"minne/internal/base/pcap"
+	"minne/internal/daemon/router"
+	"minne/internal/model/packet"
 )
 
 const explainedFirewall = `version: 1

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/fastpath"
-	"minne/internal/router"
-	"minne/internal/show"
+	"minne/internal/daemon/router"
+	"minne/internal/daemon/show"
+	"minne/internal/subsystem/fastpath"
 )
 
 func newFastPathCommand(a *app) *cobra.Command {

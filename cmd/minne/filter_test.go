@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/nft"
+	"minne/internal/subsystem/nft"
 )
 
 // Never open: while each fault of docs/design/faults.md is injected, a host in the WAN sends what the

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"minne/internal/flows"
+	"minne/internal/subsystem/flows"
 )
 
 // Connections of two hosts through a router that masquerades and forwards a port.

@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"testing"
 
-	"minne/internal/api"
+	"minne/internal/model/api"
 )
 
 // TestAPreviewOpensNoFilesOfOthers: a member of the group minne may ask what a configuration would change; root's

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"syscall"
 
-	"minne/internal/remotehands"
+	"minne/internal/appliance/remotehands"
 )
 
 // consoles are where a person may hold the key at boot.

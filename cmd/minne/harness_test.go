@@ -27,8 +27,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
-	"minne/internal/api"
-	"minne/internal/testns"
+	"minne/internal/model/api"
+	"minne/internal/testing/testns"
 )
 
 // These tests drive the real program, built with fault points, in a network

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"minne/internal/api"
+	"minne/internal/model/api"
 )
 
 // wantFault waits until the status has a fault with these words, in its text and in its exit code.

@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/fulltable"
-	"minne/internal/kernel"
 	"minne/internal/lab/campus"
 	"minne/internal/lab/closedloop"
+	"minne/internal/lab/fulltable"
+	"minne/internal/subsystem/kernel"
 )
 
 // labCommands are the commands below "minne lab", as its help groups them.

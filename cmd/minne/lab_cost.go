@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/kernel"
 	"minne/internal/lab/closedloop"
 	"minne/internal/lab/device"
 	"minne/internal/lab/session"
+	"minne/internal/subsystem/kernel"
 )
 
 // closedFlags are what measurements in the closed loop have in common.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/kernel"
 	"minne/internal/lab/device"
 	"minne/internal/lab/headline"
+	"minne/internal/subsystem/kernel"
 )
 
 // Rounds of each comparison of the headline.

@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/kernel"
 	"minne/internal/lab/device"
 	"minne/internal/lab/matrix"
 	"minne/internal/lab/result"
 	"minne/internal/lab/session"
+	"minne/internal/subsystem/kernel"
 )
 
 // Seconds of a cell of the matrix.

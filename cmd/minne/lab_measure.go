@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/kernel"
 	"minne/internal/lab/destinations"
 	"minne/internal/lab/device"
 	"minne/internal/lab/measure"
@@ -22,6 +21,7 @@ import (
 	"minne/internal/lab/pattern"
 	"minne/internal/lab/report"
 	"minne/internal/lab/session"
+	"minne/internal/subsystem/kernel"
 )
 
 // measureFlags are what all measurements with an open loop have in common.

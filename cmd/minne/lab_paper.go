@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/kernel"
 	"minne/internal/lab/device"
 	"minne/internal/lab/paper"
 	"minne/internal/lab/session"
+	"minne/internal/subsystem/kernel"
 )
 
 // paperFlags are those of "minne lab paper".

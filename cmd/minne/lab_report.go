@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/keyfile"
+	"minne/internal/base/keyfile"
 	"minne/internal/lab/report"
 )
 

@@ -14,10 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/config"
 	"minne/internal/lab"
 	"minne/internal/lab/blueprint"
 	"minne/internal/lab/campus"
+	"minne/internal/model/config"
 )
 
 // campusName is the one topology that is built by code: its routers' configurations come from a routing table.

@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/api"
-	"minne/internal/config"
-	"minne/internal/router"
-	"minne/internal/show"
+	"minne/internal/daemon/router"
+	"minne/internal/daemon/show"
+	"minne/internal/model/api"
+	"minne/internal/model/config"
 )
 
 func newCheckCommand(a *app) *cobra.Command {

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"minne/internal/api"
+	"minne/internal/model/api"
 )
 
 const (

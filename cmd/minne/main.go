@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/api"
-	"minne/internal/instance"
+	"minne/internal/base/instance"
+	"minne/internal/model/api"
 )
 
 func main() {

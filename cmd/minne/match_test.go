@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/fastpath/match"
-	"minne/internal/flows"
+	"minne/internal/subsystem/fastpath/match"
+	"minne/internal/subsystem/flows"
 )
 
 // Hosts behind a router that masquerades: a connection that speaks BitTorrent is labelled, one that does not is not, and a

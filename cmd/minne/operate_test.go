@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/flows"
-	"minne/internal/router"
+	"minne/internal/daemon/router"
+	"minne/internal/subsystem/flows"
 )
 
 // What operators look at, and what they let begin anew: a school's router with a host on each side,

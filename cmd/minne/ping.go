@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"minne/internal/router"
+	"minne/internal/daemon/router"
 )
 
 // prober is a program of the system that sends packets and says what comes back.

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"minne/internal/api"
+	"minne/internal/model/api"
 )
 
 // inside runs a command line in the router's own namespace, as an operator's hand would, and returns what it prints.

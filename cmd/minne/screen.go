@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"minne/internal/show"
+	"minne/internal/daemon/show"
 )
 
 // screen is where views go. On a terminal it is as wide as that, and has colours unless

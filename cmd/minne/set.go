@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/config"
-	"minne/internal/firewall"
-	"minne/internal/policy"
-	"minne/internal/router"
-	"minne/internal/show"
+	"minne/internal/daemon/router"
+	"minne/internal/daemon/show"
+	"minne/internal/model/config"
+	"minne/internal/model/policy"
+	"minne/internal/subsystem/firewall"
 )
 
 func newSetCommand(a *app) *cobra.Command {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"minne/internal/setup"
+	"minne/internal/appliance/setup"
 )
 
 func newSetupCommand(a *app) *cobra.Command {

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/config"
-	"minne/internal/routing"
-	"minne/internal/show"
+	"minne/internal/daemon/show"
+	"minne/internal/model/config"
+	"minne/internal/subsystem/routing"
 )
 
 func newShowBGPCommand(a *app) *cobra.Command {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/boot"
+	"minne/internal/appliance/boot"
 )
 
 func newShowBootCommand(a *app) *cobra.Command {

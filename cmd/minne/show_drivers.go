@@ -10,9 +10,9 @@ import (
 	"maps"
 	"slices"
 
-	"minne/internal/fastpath/drivers"
+	"minne/internal/daemon/show"
+	"minne/internal/lab/drivers"
 	"minne/internal/lab/ports"
-	"minne/internal/show"
 )
 
 // driversAnswer is "minne show fast-path --drivers" for programs.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"minne/internal/fastpath/drivers"
+	"minne/internal/lab/drivers"
 	"minne/internal/lab/ports"
 	"minne/internal/lab/result"
 )

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/flows"
-	"minne/internal/show"
+	"minne/internal/daemon/show"
+	"minne/internal/subsystem/flows"
 )
 
 func newShowFlowsCommand(a *app) *cobra.Command {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/show"
+	"minne/internal/daemon/show"
 )
 
 func newShowOSPFCommand(a *app) *cobra.Command { return ospfCommand(a, "ospf", "") }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/config"
-	"minne/internal/show"
+	"minne/internal/daemon/show"
+	"minne/internal/model/config"
 )
 
 // routeSources are the words for who has installed a route.

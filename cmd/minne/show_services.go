@@ -5,8 +5,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"minne/internal/router"
-	"minne/internal/show"
+	"minne/internal/daemon/router"
+	"minne/internal/daemon/show"
 )
 
 func newShowServicesCommand(a *app) *cobra.Command {

@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"minne/internal/api"
-	"minne/internal/show"
+	"minne/internal/daemon/show"
+	"minne/internal/model/api"
 )
 
 // versions are those of all that makes the router.

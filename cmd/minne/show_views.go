@@ -14,10 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/api"
-	"minne/internal/fastpath"
-	"minne/internal/router"
-	"minne/internal/show"
+	"minne/internal/daemon/router"
+	"minne/internal/daemon/show"
+	"minne/internal/model/api"
+	"minne/internal/subsystem/fastpath"
 )
 
 // viewCommand is a show command: it asks the daemon for a view and prints the

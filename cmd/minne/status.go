@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/api"
+	"minne/internal/model/api"
 )
 
 func newStatusCommand(a *app) *cobra.Command {

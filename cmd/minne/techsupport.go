@@ -19,9 +19,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/api"
-	"minne/internal/config"
-	"minne/internal/remotehands"
+	"minne/internal/appliance/remotehands"
+	"minne/internal/model/api"
+	"minne/internal/model/config"
 )
 
 // supportLimit bounds what one command may add to the archive, bytes.

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"testing"
 
-	"minne/internal/config"
+	"minne/internal/model/config"
 )
 
 // unpacked returns the files of an archive by name.

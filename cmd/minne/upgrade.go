@@ -15,10 +15,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/boot"
-	"minne/internal/config"
-	"minne/internal/slot"
-	"minne/internal/upgrade"
+	"minne/internal/appliance/boot"
+	"minne/internal/appliance/slot"
+	"minne/internal/appliance/upgrade"
+	"minne/internal/model/config"
 )
 
 // upgradeFlags are what the command line of an upgrade says.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"minne/internal/config"
-	"minne/internal/slot"
+	"minne/internal/appliance/slot"
+	"minne/internal/model/config"
 )
 
 // Who goes to a system with an older format of the configuration is told what becomes of it.

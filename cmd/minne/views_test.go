@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
-	"minne/internal/fastpath"
+	"minne/internal/subsystem/fastpath"
 )
 
 // jsonViews are the commands that print an answer for programs and need no argument.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"minne/internal/api"
+	"minne/internal/model/api"
 )
 
 // openHome is a home router as many begin: right, and open to everybody.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/config"
+	"minne/internal/model/config"
 )
 
 // Words that are no command of ours, and what was probably meant by them.

@@ -13,9 +13,9 @@ import (
 	"os"
 	"time"
 
-	"minne/internal/config"
-	"minne/internal/keyfile"
-	"minne/internal/slot"
+	"minne/internal/appliance/slot"
+	"minne/internal/base/keyfile"
+	"minne/internal/model/config"
 )
 
 func main() {

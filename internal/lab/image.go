@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"minne/internal/instance"
+	"minne/internal/base/instance"
 )
 
 // The router of a machine that boots the image: its init runs the daemon, and its files are its own, so that texts

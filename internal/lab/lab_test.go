@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/lab/traffic"
-	"minne/internal/testns"
+	"minne/internal/testing/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"minne/internal/instance"
+	"minne/internal/base/instance"
 )
 
 // Minne is a Minne router in a node, driven through its command line.

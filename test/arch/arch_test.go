@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/fastpath"
 	"minne/internal/lab"
+	"minne/internal/subsystem/fastpath"
 )
 
 // modules that every machine may need; what a kernel has built in is not among its modules.

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"minne/internal/lab"
-	"minne/internal/testns"
+	"minne/internal/testing/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }

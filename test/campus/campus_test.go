@@ -18,11 +18,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"minne/internal/fulltable"
 	"minne/internal/lab"
 	"minne/internal/lab/campus"
-	"minne/internal/testbuild"
-	"minne/internal/testns"
+	"minne/internal/lab/fulltable"
+	"minne/internal/testing/testbuild"
+	"minne/internal/testing/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }

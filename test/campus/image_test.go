@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"minne/internal/lab/campus"
-	"minne/internal/testbuild"
+	"minne/internal/testing/testbuild"
 )
 
 // emulated is how much of the table an emulated router gets.

@@ -39,11 +39,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"minne/internal/bom"
-	"minne/internal/config"
-	"minne/internal/setup"
-	"minne/internal/testbuild"
-	"minne/internal/testns"
+	"minne/internal/appliance/setup"
+	"minne/internal/lab/bom"
+	"minne/internal/model/config"
+	"minne/internal/testing/testbuild"
+	"minne/internal/testing/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }

@@ -23,7 +23,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"minne/internal/lab/traffic"
-	"minne/internal/testns"
+	"minne/internal/testing/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }

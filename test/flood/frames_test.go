@@ -8,7 +8,7 @@ import (
 	"net/netip"
 
 	"minne/internal/lab/traffic"
-	"minne/internal/packet"
+	"minne/internal/model/packet"
 )
 
 // Streams of a flood: who the frames are for.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"minne/internal/lab"
-	"minne/internal/testbuild"
+	"minne/internal/testing/testbuild"
 )
 
 // A neighbour of the router: a cable, an address on it, and FRR with BGP and OSPF.

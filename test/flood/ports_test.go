@@ -16,8 +16,8 @@ import (
 
 	"minne/internal/lab"
 	"minne/internal/lab/traffic"
-	"minne/internal/packet"
-	"minne/internal/testbuild"
+	"minne/internal/model/packet"
+	"minne/internal/testing/testbuild"
 )
 
 const portsConfig = `version: 1

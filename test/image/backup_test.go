@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"minne/internal/testimage"
+	"minne/internal/testing/testimage"
 )
 
 // TestBackup moves a router to a PC with other network cards: the backup goes over the

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/fastpath"
 	"minne/internal/lab"
-	"minne/internal/testbuild"
+	"minne/internal/subsystem/fastpath"
+	"minne/internal/testing/testbuild"
 )
 
 // cardsConfig is a router between two hosts; behind its right port there are also a VLAN and a VLAN in a service VLAN.

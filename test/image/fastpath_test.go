@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"minne/internal/testimage"
+	"minne/internal/testing/testimage"
 )
 
 // TestFastPath has two ports with as many queues as native XDP wants on two CPUs, and

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/packet"
-	"minne/internal/testimage"
+	"minne/internal/model/packet"
+	"minne/internal/testing/testimage"
 )
 
 // provider is who the router's WAN leads to: it leases one address, and keeps what comes from it.

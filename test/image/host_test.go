@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/packet"
-	"minne/internal/testimage"
+	"minne/internal/model/packet"
+	"minne/internal/testing/testimage"
 )
 
 // host is all hosts behind a port: it answers for every address that is asked for.

@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/slot"
-	"minne/internal/testimage"
+	"minne/internal/appliance/slot"
+	"minne/internal/testing/testimage"
 )
 
 // first is a disk whose router was given the configuration "plain", made once. The file

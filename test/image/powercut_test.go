@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/revisions"
-	"minne/internal/testimage"
+	"minne/internal/model/revisions"
+	"minne/internal/testing/testimage"
 )
 
 // cuts is how often the power fails while the router commits one revision after the other.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/packet"
-	"minne/internal/testimage"
+	"minne/internal/model/packet"
+	"minne/internal/testing/testimage"
 )
 
 // guarded is a home router: logins from the LAN, nothing from the WAN.

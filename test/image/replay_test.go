@@ -19,10 +19,10 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/revisions"
-	"minne/internal/slot"
-	"minne/internal/testimage"
-	"minne/internal/upgrade"
+	"minne/internal/appliance/slot"
+	"minne/internal/appliance/upgrade"
+	"minne/internal/model/revisions"
+	"minne/internal/testing/testimage"
 )
 
 // How often the power fails in a session's log.

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/testimage"
-	"minne/internal/testns"
+	"minne/internal/testing/testimage"
+	"minne/internal/testing/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }

@@ -19,9 +19,9 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/keyfile"
-	"minne/internal/slot"
-	"minne/internal/testimage"
+	"minne/internal/appliance/slot"
+	"minne/internal/base/keyfile"
+	"minne/internal/testing/testimage"
 )
 
 // reachable is "plain" with a third port behind which the host is that has the upgrades.

@@ -21,7 +21,7 @@ import (
 	"minne/internal/lab/report"
 	"minne/internal/lab/result"
 	"minne/internal/lab/trial"
-	"minne/internal/testbuild"
+	"minne/internal/testing/testbuild"
 )
 
 // The minne command as a user has it, and what he may do wrong.

@@ -14,13 +14,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"minne/internal/kernel"
 	"minne/internal/lab"
 	"minne/internal/lab/device"
 	"minne/internal/lab/openloop"
 	"minne/internal/lab/pattern"
 	"minne/internal/lab/trial"
-	"minne/internal/testns"
+	"minne/internal/subsystem/kernel"
+	"minne/internal/testing/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }

@@ -22,10 +22,10 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"minne/internal/config"
-	"minne/internal/firewall"
-	"minne/internal/kernel"
-	"minne/internal/testns"
+	"minne/internal/model/config"
+	"minne/internal/subsystem/firewall"
+	"minne/internal/subsystem/kernel"
+	"minne/internal/testing/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }

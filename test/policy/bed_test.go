@@ -17,9 +17,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"minne/internal/packet"
-	"minne/internal/policy/policygen"
-	"minne/internal/testns"
+	"minne/internal/model/packet"
+	"minne/internal/testing/policygen"
+	"minne/internal/testing/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }

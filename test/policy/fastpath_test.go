@@ -13,14 +13,14 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"minne/internal/fastpath"
-	"minne/internal/fastpath/judge"
-	"minne/internal/instance"
-	"minne/internal/judgement/judgementtest"
-	"minne/internal/kernel"
-	"minne/internal/packet"
-	"minne/internal/policy"
-	"minne/internal/policy/policygen"
+	"minne/internal/base/instance"
+	"minne/internal/model/packet"
+	"minne/internal/model/policy"
+	"minne/internal/subsystem/fastpath"
+	"minne/internal/subsystem/fastpath/judge"
+	"minne/internal/subsystem/kernel"
+	"minne/internal/testing/judgementtest"
+	"minne/internal/testing/policygen"
 )
 
 // The fourth voice: the loaded eBPF program, with the policy as it gets it from the

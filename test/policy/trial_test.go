@@ -5,9 +5,9 @@ package policy
 import (
 	"fmt"
 
-	"minne/internal/packet"
-	"minne/internal/policy"
-	"minne/internal/policy/policygen"
+	"minne/internal/model/packet"
+	"minne/internal/model/policy"
+	"minne/internal/testing/policygen"
 )
 
 // trial is one packet and what the reference is told of it.

@@ -23,11 +23,11 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"minne/internal/firewall"
-	"minne/internal/judgement/judgementtest"
-	"minne/internal/packet"
-	"minne/internal/policy"
-	"minne/internal/policy/policygen"
+	"minne/internal/model/packet"
+	"minne/internal/model/policy"
+	"minne/internal/subsystem/firewall"
+	"minne/internal/testing/judgementtest"
+	"minne/internal/testing/policygen"
 )
 
 const firstStamp = 1

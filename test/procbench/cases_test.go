@@ -10,12 +10,12 @@ import (
 	"sync"
 	"unsafe"
 
-	"minne/internal/algo/automaton"
-	"minne/internal/algo/bloom"
-	"minne/internal/algo/dataset"
-	"minne/internal/algo/image"
-	"minne/internal/algo/lpm"
-	"minne/internal/fastpath/fib"
+	"minne/internal/lab/algo/automaton"
+	"minne/internal/lab/algo/bloom"
+	"minne/internal/lab/algo/dataset"
+	"minne/internal/lab/algo/image"
+	"minne/internal/lab/algo/lpm"
+	"minne/internal/subsystem/fastpath/fib"
 )
 
 // question is a table, what it is asked for, and what plain Go answers.

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"testing"
 
-	"minne/internal/algo/image"
+	"minne/internal/lab/algo/image"
 )
 
 // complaint is the exit code of a program whose sanitizer found something.
@@ -273,7 +273,7 @@ func TestCorruptTables(t *testing.T) {
 	}
 	for i, b := range benches {
 		if b.image == nil {
-			continue // internal/fastpath/fib has tests of its own
+			continue // internal/subsystem/fastpath/fib has tests of its own
 		}
 		t.Run(b.title(), func(t *testing.T) {
 			t.Parallel()

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/flows"
+	"minne/internal/subsystem/flows"
 )
 
 // Show flows has every packet of a connection once, whoever forwarded it, and

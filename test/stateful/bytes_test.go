@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"minne/internal/packet"
+	"minne/internal/model/packet"
 )
 
 // Ordinary packets of established flows: all sizes up to the MTU, TTLs, odd

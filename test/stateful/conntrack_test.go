@@ -14,7 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"minne/internal/packet"
+	"minne/internal/model/packet"
 )
 
 // Conntrack stays true while the fast path carries its connections.

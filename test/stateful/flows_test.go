@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"minne/internal/packet"
+	"minne/internal/model/packet"
 )
 
 // flow is a connection between two machines, as each of them sees it: side 0 began it.

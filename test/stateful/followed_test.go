@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/flows"
-	"minne/internal/packet"
+	"minne/internal/model/packet"
+	"minne/internal/subsystem/flows"
 )
 
 // Connections without ports: ICMP echo, and protocols that conntrack tells apart by

@@ -5,7 +5,7 @@ package stateful
 import (
 	"testing"
 
-	"minne/internal/packet"
+	"minne/internal/model/packet"
 )
 
 // A table that is full keeps what it has; other connections are the kernel's, and

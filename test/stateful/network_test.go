@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"minne/internal/packet"
+	"minne/internal/model/packet"
 )
 
 // network is a router with hosts that have stacks of their own:

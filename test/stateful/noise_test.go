@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"minne/internal/packet"
+	"minne/internal/model/packet"
 )
 
 // Frames of random bytes, and packets of established flows with random damage: no

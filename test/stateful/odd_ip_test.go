@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"minne/internal/packet"
+	"minne/internal/model/packet"
 )
 
 // oddities4 are of the IPv4 header.

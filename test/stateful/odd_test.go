@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"minne/internal/packet"
+	"minne/internal/model/packet"
 )
 
 // Packets that something is odd about, each for a flow of its own: what comes out

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"testing"
 
-	"minne/internal/fastpath"
-	"minne/internal/testbuild"
+	"minne/internal/subsystem/fastpath"
+	"minne/internal/testing/testbuild"
 )
 
 // program builds the command once per run of the tests.

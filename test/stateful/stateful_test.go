@@ -13,7 +13,7 @@ import (
 	"os"
 	"testing"
 
-	"minne/internal/testns"
+	"minne/internal/testing/testns"
 )
 
 // Those that run at once mostly wait: more of them than there are CPUs.

@@ -20,8 +20,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"minne/internal/fastpath"
-	"minne/internal/packet"
+	"minne/internal/model/packet"
+	"minne/internal/subsystem/fastpath"
 )
 
 // twins are two routers that differ in nothing but the fast path: one has it, in

@@ -19,11 +19,11 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/fastpath"
 	"minne/internal/lab"
 	"minne/internal/lab/blueprint"
-	"minne/internal/testbuild"
-	"minne/internal/testns"
+	"minne/internal/subsystem/fastpath"
+	"minne/internal/testing/testbuild"
+	"minne/internal/testing/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }

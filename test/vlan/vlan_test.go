@@ -19,9 +19,9 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"minne/internal/fastpath"
-	"minne/internal/packet"
-	"minne/internal/testuml"
+	"minne/internal/model/packet"
+	"minne/internal/subsystem/fastpath"
+	"minne/internal/testing/testuml"
 )
 
 func TestMain(m *testing.M) {

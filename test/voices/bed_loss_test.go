@@ -5,7 +5,7 @@ package voices
 import (
 	"testing"
 
-	"minne/internal/packet"
+	"minne/internal/model/packet"
 )
 
 // TestLossIsNoticed sends a window that is too large for the capture ring: the bed

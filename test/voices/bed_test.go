@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/config"
-	"minne/internal/kernel"
-	"minne/internal/packet"
-	"minne/internal/reference"
-	"minne/internal/rib"
+	"minne/internal/model/config"
+	"minne/internal/model/packet"
+	"minne/internal/model/rib"
+	"minne/internal/subsystem/kernel"
+	"minne/internal/testing/reference"
 )
 
 // bed is a router under test: its ports in one namespace, their far ends in

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"testing"
 
-	"minne/internal/reference"
+	"minne/internal/testing/reference"
 )
 
 // books is what the fast path's counters say, or should say: every frame that

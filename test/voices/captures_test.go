@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"minne/internal/packet"
+	"minne/internal/model/packet"
 )
 
 // Captures of real traffic are extra inputs where they are at hand: classic pcap

@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"slices"
 
-	"minne/internal/packet"
-	"minne/internal/reference"
+	"minne/internal/model/packet"
+	"minne/internal/testing/reference"
 )
 
 // answers is what the voices say about one frame.

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"minne/internal/kernel"
+	"minne/internal/subsystem/kernel"
 )
 
 // namespace is a network namespace that lives as long as the goroutine inside it:

@@ -8,10 +8,10 @@ import (
 	"net/netip"
 	"testing"
 
-	"minne/internal/fulltable"
-	"minne/internal/packet"
-	"minne/internal/reference"
-	"minne/internal/rib"
+	"minne/internal/lab/fulltable"
+	"minne/internal/model/packet"
+	"minne/internal/model/rib"
+	"minne/internal/testing/reference"
 )
 
 // The network that all three voices route in: six ports with different source

@@ -12,10 +12,10 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
-	"minne/internal/fastpath"
-	"minne/internal/instance"
-	"minne/internal/kernel"
-	"minne/internal/reference"
+	"minne/internal/base/instance"
+	"minne/internal/subsystem/fastpath"
+	"minne/internal/subsystem/kernel"
+	"minne/internal/testing/reference"
 )
 
 // newFastPath starts the second voice: the fast path on the ports of the process's

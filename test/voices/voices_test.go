@@ -26,10 +26,10 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/fastpath"
-	"minne/internal/packet"
-	"minne/internal/reference"
-	"minne/internal/testns"
+	"minne/internal/model/packet"
+	"minne/internal/subsystem/fastpath"
+	"minne/internal/testing/reference"
+	"minne/internal/testing/testns"
 )
 
 var (

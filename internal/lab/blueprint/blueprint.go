@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"minne/internal/config"
+	"minne/internal/model/config"
 )
 
 // Blueprint is a network as its author wrote it. The tags are those of the router's schema.

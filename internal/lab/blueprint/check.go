@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"minne/internal/config"
+	"minne/internal/model/config"
 )
 
 // What the parts of a blueprint can't mean together.

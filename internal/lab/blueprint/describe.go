@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"minne/internal/config"
+	"minne/internal/model/config"
 )
 
 // What a person is told of a network that is up.

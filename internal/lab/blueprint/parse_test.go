@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"minne/internal/config"
+	"minne/internal/model/config"
 )
 
 // A network in which everything occurs.

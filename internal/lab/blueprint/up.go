@@ -10,8 +10,8 @@ import (
 	"strings"
 	"sync"
 
-	"minne/internal/config"
 	"minne/internal/lab"
+	"minne/internal/model/config"
 )
 
 // loopback is the port that every machine has without a cable.

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"minne/internal/lab"
-	"minne/internal/testbuild"
-	"minne/internal/testns"
+	"minne/internal/testing/testbuild"
+	"minne/internal/testing/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }

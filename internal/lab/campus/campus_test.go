@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"minne/internal/config"
+	"minne/internal/model/config"
 )
 
 func TestShareLeavesEachISPSomethingOfItsOwn(t *testing.T) {

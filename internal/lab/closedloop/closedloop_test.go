@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"minne/internal/kernel"
 	"minne/internal/lab/device"
 	"minne/internal/lab/pattern"
-	"minne/internal/testns"
+	"minne/internal/subsystem/kernel"
+	"minne/internal/testing/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }

@@ -8,11 +8,11 @@ import (
 	"math/rand/v2"
 	"net/netip"
 
-	"minne/internal/fastpath/classify/rulegen"
 	"minne/internal/lab/device"
 	"minne/internal/lab/result"
+	"minne/internal/lab/rulegen"
 	"minne/internal/lab/traffic"
-	"minne/internal/packet"
+	"minne/internal/model/packet"
 )
 
 // Whole TCP connections through a translator: beginning, a little data each way, end.

@@ -19,7 +19,7 @@ import (
 	"minne/internal/lab/device"
 	"minne/internal/lab/statistics"
 	"minne/internal/lab/traffic"
-	"minne/internal/rib"
+	"minne/internal/model/rib"
 )
 
 // DaemonRow is one figure about the daemon.

@@ -19,12 +19,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"minne/internal/fastpath/classify/rulegen"
 	"minne/internal/lab"
 	"minne/internal/lab/device"
 	"minne/internal/lab/result"
+	"minne/internal/lab/rulegen"
 	"minne/internal/lab/traffic"
-	"minne/internal/packet"
+	"minne/internal/model/packet"
 )
 
 // Translators is a rig of two equal Minne routers that keep state and translate sources

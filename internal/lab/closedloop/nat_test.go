@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/kernel"
 	"minne/internal/lab/device"
-	"minne/internal/testbuild"
+	"minne/internal/subsystem/kernel"
+	"minne/internal/testing/testbuild"
 )
 
 // The connections that figures of translation are about exist: their sources are translated,

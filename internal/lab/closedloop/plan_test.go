@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/kernel"
 	"minne/internal/lab/device"
 	"minne/internal/lab/pattern"
 	"minne/internal/lab/result"
+	"minne/internal/subsystem/kernel"
 )
 
 // journal keeps what a measurement tells.

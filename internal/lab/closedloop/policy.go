@@ -15,10 +15,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"minne/internal/fastpath/classify/rulegen"
 	"minne/internal/lab"
 	"minne/internal/lab/device"
 	"minne/internal/lab/result"
+	"minne/internal/lab/rulegen"
 	"minne/internal/lab/ruleset"
 	"minne/internal/lab/traffic"
 )

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"minne/internal/kernel"
 	"minne/internal/lab/device"
-	"minne/internal/testbuild"
+	"minne/internal/subsystem/kernel"
+	"minne/internal/testing/testbuild"
 )
 
 // Every router of the rig forwards every random packet, and its rules see them: a figure

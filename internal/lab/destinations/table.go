@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"strings"
 
-	"minne/internal/fulltable"
+	"minne/internal/lab/fulltable"
 )
 
 const (

@@ -21,7 +21,7 @@ import (
 
 	"minne/internal/lab"
 	"minne/internal/lab/result"
-	"minne/internal/rib"
+	"minne/internal/model/rib"
 )
 
 // Loader puts routes into the kernel of the calling thread's namespace.

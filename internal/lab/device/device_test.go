@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/kernel"
 	"minne/internal/lab"
-	"minne/internal/testbuild"
-	"minne/internal/testns"
+	"minne/internal/subsystem/kernel"
+	"minne/internal/testing/testbuild"
+	"minne/internal/testing/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }

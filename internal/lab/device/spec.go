@@ -8,8 +8,8 @@ import (
 	"os"
 	"strings"
 
-	"minne/internal/config"
-	"minne/internal/fastpath/fib"
+	"minne/internal/model/config"
+	"minne/internal/subsystem/fastpath/fib"
 )
 
 // Kind is what forwards.

@@ -18,7 +18,7 @@ import (
 
 	"minne/internal/lab/faulty"
 	"minne/internal/lab/traffic"
-	"minne/internal/testns"
+	"minne/internal/testing/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }

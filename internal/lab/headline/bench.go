@@ -5,11 +5,11 @@ package headline
 import (
 	"context"
 
-	"minne/internal/algo/kernelfib"
-	"minne/internal/fastpath/fibbench"
-	"minne/internal/fulltable"
+	"minne/internal/lab/algo/kernelfib"
+	"minne/internal/lab/bench/fibbench"
 	"minne/internal/lab/closedloop"
 	"minne/internal/lab/device"
+	"minne/internal/lab/fulltable"
 )
 
 // Options say what to measure with.

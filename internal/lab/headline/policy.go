@@ -7,8 +7,8 @@ import (
 	"errors"
 	"time"
 
-	"minne/internal/fastpath/classbench"
-	"minne/internal/fastpath/flowbench"
+	"minne/internal/lab/bench/classbench"
+	"minne/internal/lab/bench/flowbench"
 	"minne/internal/lab/closedloop"
 	"minne/internal/lab/ruleset"
 	"minne/internal/lab/statistics"

@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/kernel"
 	"minne/internal/lab/device"
 	"minne/internal/lab/energy"
 	"minne/internal/lab/method"
 	"minne/internal/lab/pattern"
 	"minne/internal/lab/report"
 	"minne/internal/lab/session"
-	"minne/internal/testns"
+	"minne/internal/subsystem/kernel"
+	"minne/internal/testing/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }

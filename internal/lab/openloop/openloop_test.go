@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/kernel"
 	"minne/internal/lab/device"
 	"minne/internal/lab/machine"
 	"minne/internal/lab/pattern"
 	"minne/internal/lab/trial"
-	"minne/internal/testns"
+	"minne/internal/subsystem/kernel"
+	"minne/internal/testing/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }

@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/kernel"
 	"minne/internal/lab/device"
 	"minne/internal/lab/pattern"
 	"minne/internal/lab/result"
 	"minne/internal/lab/session"
-	"minne/internal/testbuild"
-	"minne/internal/testns"
+	"minne/internal/subsystem/kernel"
+	"minne/internal/testing/testbuild"
+	"minne/internal/testing/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }

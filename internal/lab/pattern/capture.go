@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"minne/internal/base/pcap"
 	"minne/internal/lab/traffic"
-	"minne/internal/pcap"
 )
 
 const (

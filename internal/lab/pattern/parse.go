@@ -12,8 +12,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"minne/internal/config"
 	"minne/internal/lab/traffic"
+	"minne/internal/model/config"
 )
 
 // MaxPackets is how many packets a lap can have.

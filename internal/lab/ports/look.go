@@ -12,8 +12,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"minne/internal/config"
 	"minne/internal/lab/result"
+	"minne/internal/model/config"
 )
 
 // Facts are what the lab knows of a port.

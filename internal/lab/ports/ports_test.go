@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/lab"
-	"minne/internal/testns"
+	"minne/internal/testing/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }

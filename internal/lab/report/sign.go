@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"minne/internal/keyfile"
+	"minne/internal/base/keyfile"
 )
 
 // Signatures. result.json.sig stands beside result.json and is text:

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"minne/internal/keyfile"
+	"minne/internal/base/keyfile"
 )
 
 // keyPair makes a key in a directory of the test's own.

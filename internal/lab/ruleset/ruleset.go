@@ -11,8 +11,8 @@ import (
 	"net/netip"
 	"strings"
 
-	"minne/internal/fastpath/classify"
-	"minne/internal/fastpath/classify/rulegen"
+	"minne/internal/lab/rulegen"
+	"minne/internal/subsystem/fastpath/classify"
 )
 
 // Rules makes n rules about IPv4 packets.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"minne/internal/config"
-	"minne/internal/policy"
+	"minne/internal/model/config"
+	"minne/internal/model/policy"
 )
 
 // What is written must be what a router reads: each rule, in its order.

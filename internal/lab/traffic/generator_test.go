@@ -16,7 +16,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"minne/internal/packet"
+	"minne/internal/model/packet"
 )
 
 // variety is a lap of all kinds of packets and the sizes of RFC 2544 with an odd

@@ -5,7 +5,7 @@ package traffic
 import (
 	"testing"
 
-	"minne/internal/testns"
+	"minne/internal/testing/testns"
 )
 
 func TestMain(m *testing.M) { testns.Main(m) }

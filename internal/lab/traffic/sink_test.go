@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/lab/histogram"
-	"minne/internal/packet"
+	"minne/internal/model/packet"
 )
 
 // crafted is a frame of the lab made without this package's builders.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"minne/internal/packet"
+	"minne/internal/model/packet"
 )
 
 // everything is a lap of four streams in all sizes, whose flows change from lap to lap.

@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-
-// Package lpmbench runs the structures for longest prefix match of bpf/algo inside the
-// kernel: it checks every answer against the plain reference of internal/algo/lpm and
-// times them, in turns with the router's own structures.
-package lpmbench
-
-//go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -cc $BPF_CLANG -strip $BPF_STRIP lpmbench ../../../bpf/lpmbench.bpf.c -- -I../../../bpf/include -O2 -g -Wall -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu -I/usr/include/arm-linux-gnueabihf -I/usr/include/i386-linux-gnu -I/usr/include/riscv64-linux-gnu

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package setup
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"regexp"
+	"strings"
+
+	"minne/internal/model/config"
+)
+
+// Answers are the five answers, from the console or from a file. The zero value of
+// each takes what the screen offers.
+type Answers struct {
+	WAN        string       `yaml:"wan" json:"wan,omitempty" doc:"Port that leads to the Internet: its name, MAC address or bus address."`
+	WANAddress string       `yaml:"wan-address" json:"wan-address,omitempty" doc:"dhcp, or an address with its length." default:"dhcp"`
+	WANGateway netip.Addr   `yaml:"wan-gateway" json:"wan-gateway,omitzero" doc:"The provider's router, for a fixed address."`
+	WANDNS     []netip.Addr `yaml:"wan-dns" json:"wan-dns,omitempty" doc:"The provider's DNS servers, for a fixed address."`
+	LAN        string       `yaml:"lan" json:"lan,omitempty" doc:"This router's address in the LAN, with its length."`
+	Hostname   string       `yaml:"hostname" json:"hostname,omitempty" doc:"Name of the router."`
+	SSH        string       `yaml:"ssh" json:"ssh,omitempty" doc:"Login from the LAN: key, password or off. Absent: key when there are keys, else off." enum:"key,password,off"`
+	SSHKeys    []string     `yaml:"ssh-keys" json:"ssh-keys,omitempty" doc:"Public keys that may log in."`
+	Password   string       `yaml:"password-hash" json:"password-hash,omitempty" doc:"Hash of the password of admin, as busybox mkpasswd -m sha512 prints it. Absent: a random password is made and shown."`
+
+	hostless bool // there is no user admin on this host
+	beside   bool // the router shares its host with others, whose users are not its own
+}
+
+// What the screen offers.
+const (
+	defaultHostname = "minne"
+	byDHCP          = "dhcp"
+)
+
+// offeredLANs are networks that seldom are somebody else's already.
+var offeredLANs = []string{"192.168.77.1/24", "10.77.0.1/24", "172.29.77.1/24"}
+
+// ReadAnswers reads a file of answers. Its errors name the line, like those of a configuration.
+func ReadAnswers(path string) (Answers, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return Answers{}, err
+	}
+	var a Answers
+	d, err := config.ReadDocument(path, b, &a, "answers, as wan: eth0; or no file")
+	if err != nil {
+		return Answers{}, err
+	}
+	for _, check := range []struct {
+		path string
+		err  error
+	}{
+		{"wan-address", checkWANAddress(a.WANAddress)},
+		{"lan", checkLAN(a.LAN)},
+		{"hostname", checkHostname(a.Hostname)},
+		{"wan-gateway", checkGateway(a)},
+	} {
+		if check.err != nil {
+			d.Refuse(check.path, check.err.Error(), "", "")
+		}
+	}
+	for i, key := range a.SSHKeys {
+		if err := config.CheckSSHKey(key); err != nil {
+			d.Refuse(fmt.Sprintf("ssh-keys[%d]", i), err.Error(), "", "")
+		}
+	}
+	if a.SSH == "key" && len(a.SSHKeys) == 0 {
+		d.Refuse("ssh", "there is no key that could log in", "ssh-keys, or ssh: password", "")
+	}
+	return a, d.Err()
+}
+
+func checkWANAddress(text string) error {
+	if text == "" || text == byDHCP {
+		return nil
+	}
+	if strings.HasPrefix(strings.ToLower(text), "ppp") {
+		return errors.New("PPPoE is not there yet: put a modem that routes in front, and take dhcp")
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil || !p.Addr().Is4() || p.Bits() == 0 || p.Masked().Addr() == p.Addr() && p.Bits() < 31 {
+		return fmt.Errorf("%q: expected dhcp, or an address with its length as 198.51.100.2/30", text)
+	}
+	return nil
+}
+
+// checkGateway says what a fixed address lacks.
+func checkGateway(a Answers) error {
+	if a.WANAddress == "" || a.WANAddress == byDHCP {
+		if a.WANGateway.IsValid() || len(a.WANDNS) > 0 {
+			return errors.New("wan-gateway and wan-dns belong to a fixed wan-address; a DHCP server tells them itself")
+		}
+		return nil
+	}
+	p, err := netip.ParsePrefix(a.WANAddress)
+	switch {
+	case err != nil:
+		return nil // said already
+	case !a.WANGateway.IsValid():
+		return errors.New("a fixed address needs the provider's router: wan-gateway")
+	case !p.Contains(a.WANGateway) || p.Addr() == a.WANGateway:
+		return fmt.Errorf("the gateway %s is no other host of %s", a.WANGateway, p.Masked())
+	case len(a.WANDNS) == 0:
+		return errors.New("a fixed address needs the provider's DNS servers: wan-dns")
+	}
+	return nil
+}
+
+// checkLAN takes networks that leave room for a pool.
+func checkLAN(text string) error {
+	if text == "" {
+		return nil
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil || !p.Addr().Is4() || p.Addr() == p.Masked().Addr() {
+		return fmt.Errorf("%q: expected this router's address with the length of the network, as %s", text, offeredLANs[0])
+	}
+	if p.Bits() < 16 || p.Bits() > 28 {
+		return fmt.Errorf("%s: a LAN of length 16 to 28 is expected", p)
+	}
+	return nil
+}
+
+var label = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
+
+func checkHostname(text string) error {
+	if text != "" && !label.MatchString(text) {
+		return fmt.Errorf("%q: expected letters, digits and dashes", text)
+	}
+	return nil
+}
+
+// offerLAN is a network that does not overlap what is behind the ports.
+func offerLAN(ports []Port) string {
+	for _, text := range offeredLANs {
+		p, free := netip.MustParsePrefix(text), true
+		for _, port := range ports {
+			free = free && !(port.Network.IsValid() && port.Network.Overlaps(p))
+		}
+		if free {
+			return text
+		}
+	}
+	return offeredLANs[0]
+}
+
+// setsPassword says whether the router gives admin a password: there is that user, and it is its own.
+func (a Answers) setsPassword() bool { return !a.hostless && !a.beside }
+
+// complete fills in what was not answered, and says what can't be.
+func (a Answers) complete(ports []Port) (Answers, error) {
+	if len(ports) < 2 {
+		found := "none"
+		if len(ports) == 1 {
+			found = ports[0].Name
+		}
+		return a, fmt.Errorf("a router needs two ports, found: %s; plug another network card in, or write %s by hand", found, "minne.yaml")
+	}
+	if a.WAN == "" {
+		a.WAN = ports[guessWAN(ports)].Name
+	}
+	i, ok := findPort(ports, a.WAN)
+	if !ok {
+		return a, fmt.Errorf("there is no port %q; there are %s", a.WAN, portNames(ports))
+	}
+	a.WAN = ports[i].Name
+	if a.WANAddress == "" {
+		a.WANAddress = byDHCP
+	}
+	if a.LAN == "" {
+		a.LAN = offerLAN(ports)
+	}
+	if a.Hostname == "" {
+		a.Hostname = defaultHostname
+	}
+	if a.SSH == "" {
+		a.SSH = "off"
+		if len(a.SSHKeys) > 0 {
+			a.SSH = "key"
+		}
+	}
+	if a.hostless && (a.SSH != "off" || a.Password != "") {
+		return a, errors.New("this host has no user admin: make one (adduser admin), or leave ssh off and log in as you always did")
+	}
+	if a.beside && (a.SSH == "password" || a.Password != "") {
+		return a, errors.New("this router shares its host with others, and does not set the password of the host's admin: log in by key, or leave ssh off")
+	}
+	if wan, err := netip.ParsePrefix(a.WANAddress); err == nil && wan.Overlaps(netip.MustParsePrefix(a.LAN)) {
+		return a, fmt.Errorf("the LAN %s overlaps the provider's network %s", a.LAN, wan.Masked())
+	}
+	return a, nil
+}
+
+func portNames(ports []Port) string {
+	var names []string
+	for _, p := range ports {
+		names = append(names, p.Name)
+	}
+	return strings.Join(names, ", ")
+}

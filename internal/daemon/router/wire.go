@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+
+	"minne/internal/base/health"
+	"minne/internal/base/instance"
+	"minne/internal/base/medium"
+	"minne/internal/base/plan"
+	"minne/internal/base/task"
+	"minne/internal/base/tick"
+	"minne/internal/subsystem/fastpath"
+	"minne/internal/subsystem/firewall"
+	"minne/internal/subsystem/flows"
+	"minne/internal/subsystem/kernel"
+	"minne/internal/subsystem/routing"
+)
+
+// parts are the subsystems of one router, with their own types. Views read them.
+type parts struct {
+	inst     instance.Instance
+	log      *slog.Logger
+	health   *health.Book // what is wrong, told by all the others
+	tick     *tick.Tick   // the one slow clock, for what the kernel does not announce
+	firewall *firewall.Firewall
+	kernel   *kernel.Kernel
+	watcher  *kernel.Watcher // tells fastpath
+	routing  *routing.Routing
+	fastpath *fastpath.FastPath
+	judging  *judging // tells fastpath what firewall says
+	flows    *flows.Table
+	services *services
+	reassert *reassert // puts back what others change of kernel
+}
+
+func newParts(inst instance.Instance, log *slog.Logger) parts {
+	fast := fastpath.New(inst, log.With("task", "fast-path"))
+	live := inst.StateDir
+	if medium.On(live) {
+		live = inst.RunDir // elements come and go all day: that would wear the medium out
+	}
+	filter := firewall.New(live, log.With("task", "firewall"))
+	book := flows.New(fast, filter.Zones)
+	fast.TellFlows(book)
+	own := OwnsHost(inst)
+	told := health.NewBook(log.With("task", "health"))
+	fast.TellHealth(told)
+	filter.TellHealth(told)
+	kern := kernel.New(log.With("task", "kernel"), kernel.Options{OwnHost: own})
+	fast.AskConntrack(func() fastpath.Conntrack { return new(flows.Asker) })
+	clock := tick.New()
+	clock.Add(fast.Look)
+	p := parts{
+		judging:  newJudging(log.With("task", "firewall"), filter, fast),
+		inst:     inst,
+		log:      log,
+		health:   told,
+		tick:     clock,
+		firewall: filter,
+		kernel:   kern,
+		watcher:  kernel.NewWatcher(log.With("task", "watcher"), fast),
+		routing:  routing.New(inst, told, log.With("task", "routing")),
+		fastpath: fast,
+		flows:    book,
+		services: newServices(inst, own, kern, told, log),
+	}
+	p.reassert = newReassert(log, p.watcher, kern, p.health, p.tick)
+	return p
+}
+
+// OwnsHost says whether the instance is the host's own router, which also names
+// the host: the default one, with the standard paths, in the host's network namespace.
+func OwnsHost(inst instance.Instance) bool {
+	standard, err := instance.New(instance.Default)
+	if err != nil || inst.Name != standard.Name || inst.StateDir != standard.StateDir {
+		return false
+	}
+	ours, err1 := os.Stat("/proc/self/ns/net")
+	hosts, err2 := os.Stat("/proc/1/ns/net")
+	return err1 == nil && err2 == nil && os.SameFile(ours, hosts)
+}
+
+// subsystems returns the parts in the order in which a commit puts them in place.
+func (p parts) subsystems() []Subsystem {
+	return append([]Subsystem{
+		part[gated]{ // before links come up: no packet gets past rules that are still to come
+			name:    stepFirewall,
+			render:  renderGated,
+			verbs:   gate{p.firewall},
+			restore: gate{p.firewall}.Restore,
+		},
+		part[firewall.Desired]{ // at once: no packet passes beside rules that the kernel has
+			name:    "fast-path-firewall",
+			render:  func(in Input) (firewall.Desired, error) { return in.Firewall, nil },
+			verbs:   p.judging,
+			restore: p.judging.Apply,
+		},
+		part[kernel.Desired]{
+			name:    "kernel",
+			render:  func(in Input) (kernel.Desired, error) { return kernel.Render(in.Config) },
+			verbs:   p.kernel,
+			restore: p.kernel.ApplyPresent,
+		},
+		part[routing.Desired]{
+			name:    "routing",
+			render:  func(in Input) (routing.Desired, error) { return routing.Render(in.Config, in.Secrets) },
+			verbs:   p.routing,
+			restore: p.routing.Apply,
+		},
+		part[fastpath.Desired]{
+			name:    "fast-path",
+			render:  renderFastPath,
+			verbs:   p.fastpath,
+			restore: p.fastpath.Apply,
+		},
+	}, p.services.subsystems()...)
+}
+
+func renderFastPath(in Input) (fastpath.Desired, error) {
+	d, err := fastpath.Render(in.Config)
+	d.Match = in.Match
+	return d, err
+}
+
+// tasks returns what runs as long as the daemon does.
+func (p parts) tasks() []task.Task {
+	return append([]task.Task{p.watcher, p.tick, p.reassert, newFollowFilter(p), p.routing, p.fastpath.Collector(), p.fastpath.Watch(),
+		flows.NewEnds(p.fastpath, p.log.With("task", "conntrack-ends"))}, p.services.tasks()...)
+}
+
+// vitals returns the parts that must go on working.
+func (p parts) vitals() []vital {
+	return []vital{{p.watcher.String(), p.watcher.Alive}, {"fast path", p.fastpath.Alive}}
+}
+
+func (p parts) forwarding(ctx context.Context, on bool) error { return p.kernel.Forwarding(ctx, on) }
+
+// takeDown removes what would go on without the daemon. Addresses, static routes
+// and the filter stay: the operator may be logged in through them. Nobody owns the filter any more.
+func (p parts) takeDown(ctx context.Context) error {
+	p.fastpath.Close()
+	return errors.Join(
+		p.kernel.Forwarding(ctx, false),
+		fastpath.TakeAway(p.inst),
+		p.routing.Stop(ctx),
+		p.services.stop(ctx),
+		p.firewall.LetGo(),
+	)
+}
+
+// part makes a Subsystem of anything with the common verbs and a state of type D.
+type part[D any] struct {
+	name   string
+	render func(Input) (D, error)
+	verbs  interface {
+		Plan(context.Context, D) ([]plan.Change, error)
+		Apply(context.Context, D) error
+	}
+	restore func(context.Context, D) error
+}
+
+func (p part[D]) String() string { return p.name }
+
+func (p part[D]) Render(in Input) (Desired, error) { return p.render(in) }
+
+func (p part[D]) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
+	return p.verbs.Plan(ctx, d.(D))
+}
+
+func (p part[D]) Apply(ctx context.Context, d Desired) error { return p.verbs.Apply(ctx, d.(D)) }
+
+func (p part[D]) Restore(ctx context.Context, d Desired) error { return p.restore(ctx, d.(D)) }

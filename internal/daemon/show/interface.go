@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package show
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"minne/internal/daemon/router"
+	"minne/internal/subsystem/kernel"
+)
+
+// factsColumn is where facts stand, behind their names; what does not fit in a line goes on below it.
+const factsColumn = 12
+
+// Interface prints all about one interface.
+func Interface(w io.Writer, v router.InterfaceView) error {
+	fmt.Fprintf(w, "%s: %s\n", v.Name, v.State)
+	line := func(name, format string, args ...any) {
+		text := fmt.Sprintf("  %-*s%s", factsColumn, name, fmt.Sprintf(format, args...))
+		for _, part := range wrap(text, widthOf(w), factsColumn) {
+			fmt.Fprintln(rawOf(w), part)
+		}
+	}
+	if text := described(v.Interface); text != "" {
+		line("description", "%s", text)
+	}
+	if len(v.Former) > 0 {
+		line("also named", "%s", strings.Join(v.Former, ", "))
+	}
+	if v.Zone != "" {
+		line("zone", "%s", v.Zone)
+	}
+	for n, a := range v.Addresses {
+		name := ""
+		if n == 0 {
+			name = "addresses"
+		}
+		line(name, "%s", a)
+	}
+	link := fmt.Sprintf("MTU %d", v.MTU)
+	if v.MAC != "" {
+		link += ", MAC " + v.MAC
+	}
+	if v.Speed > 0 {
+		link += ", " + bits(float64(v.Speed)*1e6)
+	}
+	if v.Duplex != "" {
+		link += ", " + v.Duplex + " duplex"
+	}
+	line("link", "%s", link)
+	line("device", "%s", device(v))
+	for n, words := range offloadWords(v.Offloads) {
+		line([]string{"does", "does not"}[n], "%s", orDash(words))
+	}
+	line("fast path", "%s", fastPathOf(v))
+	fmt.Fprintln(w)
+	if !v.Since.IsZero() {
+		fmt.Fprintf(w, "Counted since %s (minne clear counters)\n", v.Since.Local().Format(time.DateTime))
+	}
+	t := table{head: []string{"", ">Packets", ">Bytes", ">Errors", ">Drops"}}
+	for _, d := range []struct {
+		name string
+		c    kernel.Counters
+	}{{"received", v.RX}, {"sent", v.TX}} {
+		t.row(d.name, count(d.c.Packets), bytes(d.c.Bytes), count(d.c.Errors), count(d.c.Drops))
+	}
+	if f := v.Forwarded; f != nil {
+		t.row("by the fast path, received", count(f.RxPackets), bytes(f.RxBytes), "", "")
+		t.row("by the fast path, sent", count(f.TxPackets), bytes(f.TxBytes), "", "")
+	}
+	if err := t.write(w); err != nil || len(v.Counted) == 0 {
+		return err
+	}
+	fmt.Fprintln(w)
+	reasons := table{head: []string{">Packets", "Counted by the device"}}
+	for _, c := range v.Counted {
+		reasons.row(count(c.Count), c.Name)
+	}
+	return reasons.write(w)
+}
+
+// device says what hardware it is, and its queues.
+func device(v router.InterfaceView) string {
+	driver := v.Driver
+	if driver == "" {
+		driver = v.Kind
+	}
+	words := []string{orDash(driver)}
+	if v.BusPath != "" {
+		words = append(words, "at "+v.BusPath)
+	}
+	words = append(words, fmt.Sprintf("queues: %d to receive, %d to send", v.ReceiveQueues, v.TransmitQueues))
+	if v.Queueing != "" {
+		words = append(words, "sends by "+v.Queueing)
+	}
+	return strings.Join(words, ", ")
+}
+
+// offloadWords are what the device does for the kernel, and what it could do and does not.
+func offloadWords(all map[string]bool) (words [2]string) {
+	var lists [2][]string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		which := 1
+		if all[name] {
+			which = 0
+		}
+		lists[which] = append(lists[which], name)
+	}
+	for i := range lists {
+		words[i] = strings.Join(lists[i], ", ")
+	}
+	return words
+}
+
+// fastPathOf says whether packets of the interface bypass the kernel.
+func fastPathOf(v router.InterfaceView) string {
+	p := v.FastPath
+	switch {
+	case p == nil && v.VLAN > 0 && v.Forwarded != nil:
+		return "that of " + v.Parent
+	case p == nil:
+		return "off: it is not in the configuration, or has no fast path"
+	}
+	text := p.Mode
+	if p.Mode != "off" && !p.Transmits {
+		text += ", packets can't be sent by it"
+	}
+	if p.Why != "" {
+		text += ": " + p.Why
+	}
+	return text
+}

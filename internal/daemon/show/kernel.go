@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package show
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"minne/internal/daemon/router"
+	"minne/internal/subsystem/kernel"
+)
+
+// Interfaces prints links with their addresses and counters.
+func Interfaces(w io.Writer, v router.InterfacesView) error {
+	t := table{head: []string{"Interface", "!State", ">MTU", ">Speed", "Address", "|>RX packets", ">RX bytes", ">TX packets", ">TX bytes", ">Errors", ">Drops", "~Description"}}
+	for _, i := range v.Interfaces {
+		speed := "-"
+		if i.Speed > 0 {
+			speed = bits(float64(i.Speed) * 1e6)
+		}
+		t.row(i.Name, i.State, fmt.Sprint(i.MTU), speed, orDash(addressLines(i)),
+			count(i.RX.Packets), bytes(i.RX.Bytes), count(i.TX.Packets), bytes(i.TX.Bytes),
+			count(i.RX.Errors+i.TX.Errors), count(i.RX.Drops+i.TX.Drops), described(i))
+	}
+	return t.write(w)
+}
+
+// addressLines are the addresses of an interface, a line for each.
+func addressLines(i kernel.Interface) string {
+	lines := make([]string, len(i.Addresses))
+	for n, a := range i.Addresses {
+		lines[n] = a.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// described is what the operator says of an interface, and of which VLAN it is.
+func described(i kernel.Interface) string {
+	if i.VLAN == 0 {
+		return i.Description
+	}
+	return strings.TrimSpace(fmt.Sprintf("VLAN %d on %s  %s", i.VLAN, i.Parent, i.Description))
+}
+
+// Neighbors prints the ARP and ND tables.
+func Neighbors(w io.Writer, v router.NeighborsView) error {
+	if len(v.Neighbors) == 0 {
+		_, err := fmt.Fprintln(w, "no neighbour is known")
+		return err
+	}
+	t := table{head: []string{"Address", "Interface", "MAC", "!State"}}
+	for _, n := range v.Neighbors {
+		t.row(n.Address.String(), n.Interface, orDash(n.MAC), n.State)
+	}
+	return t.write(w)
+}
+
+// routeCodes are the letters in front of routes, as FRR prints them.
+var routeCodes = map[string]string{"connected": "C", "static": "S", "bgp": "B", "ospf": "O", "rip": "R", "isis": "I"}
+
+// Routes prints the routes in use, then what the routing protocols offer.
+func Routes(w io.Writer, v router.RouteView) error {
+	if len(v.Routes) == 0 {
+		_, err := fmt.Fprintln(w, "no route")
+		return err
+	}
+	fmt.Fprintln(w, "Codes: C connected, S static, B BGP, O OSPF, K by others; [distance/metric]")
+	for _, r := range v.Routes {
+		if err := route(w, r); err != nil {
+			return err
+		}
+	}
+	if more := v.Total - len(v.Routes); more > 0 {
+		fmt.Fprintf(w, "… and %s more: name a PREFIX with longer-prefixes, or --limit 0 for all\n", count(more))
+	}
+	if len(v.Candidates) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w, "\nOffered by routing protocols (* in use, > in the kernel):")
+	return RouteCandidates(w, v.Candidates)
+}
+
+// route prints one route, a line for each of its next hops.
+func route(w io.Writer, r kernel.RouteEntry) error {
+	code, ok := routeCodes[r.Protocol]
+	if !ok {
+		code = "K"
+	}
+	line := fmt.Sprintf("%s  %s", code, r.Prefix)
+	if r.Source != "" {
+		line += " from " + r.Source
+	}
+	if r.Protocol != "connected" && r.Distance != nil && r.Metric != nil {
+		line += fmt.Sprintf(" [%d/%d]", *r.Distance, *r.Metric)
+	}
+	if len(r.NextHops) == 0 {
+		_, err := fmt.Fprintf(w, "%s %s\n", line, r.Type)
+		return err
+	}
+	for _, h := range r.NextHops {
+		if _, err := fmt.Fprintln(w, line+nextHop(h, len(r.NextHops) > 1)); err != nil {
+			return err
+		}
+		line = strings.Repeat(" ", len(line))
+	}
+	return nil
+}
+
+func nextHop(h kernel.NextHop, several bool) string {
+	text := " is directly connected, " + h.Interface
+	if h.Gateway != "" {
+		text = " via " + h.Gateway + ", " + h.Interface
+	}
+	if several {
+		text += fmt.Sprintf(", weight %d", h.Weight)
+	}
+	if h.Down {
+		text += ", down"
+	}
+	return text
+}
+
+// Drops prints why packets did not take the fast path; with all also reasons that never happened.
+func Drops(w io.Writer, v router.DropsView, all bool) error {
+	if !v.Since.IsZero() {
+		fmt.Fprintf(w, "Counted since %s (minne clear counters)\n\n", v.Since.Local().Format(time.DateTime))
+	}
+	for _, part := range []struct {
+		title string
+		drop  bool
+	}{{"Dropped by the fast path", true}, {"Left to the kernel", false}} {
+		t := table{head: []string{">Packets", ">Rate", "Reason", "~Meaning", "~What to look at"}}
+		for _, d := range v.Drops {
+			if d.Drop == part.drop && (all || d.Count > 0) {
+				t.row(count(d.Count), packets(d.PerSecond), d.Reason, d.Text, d.Hint)
+			}
+		}
+		if len(v.Drops) == 1 && len(t.rows) == 0 { // asked for one, which is of the other part
+			continue
+		}
+		fmt.Fprintf(w, "%s:\n", part.title)
+		if len(t.rows) == 0 {
+			fmt.Fprintln(w, "none")
+		} else if err := t.write(w); err != nil {
+			return err
+		}
+		if part.drop && len(v.Drops) != 1 {
+			fmt.Fprintln(w)
+		}
+	}
+	return nil
+}
+
+// Rates prints each interface's traffic, a row for each window.
+func Rates(w io.Writer, all router.RatesView) error {
+	t := table{head: []string{"Interface", ">Window", ">RX", ">RX rate", ">TX", ">TX rate"}}
+	for _, v := range all.Rates {
+		name := v.Name
+		for _, window := range v.Windows {
+			t.row(name, fmt.Sprintf("%d s", window.Seconds), packets(window.RxPackets), bits(window.RxBits), packets(window.TxPackets), bits(window.TxBits))
+			name = ""
+		}
+	}
+	return t.write(w)
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package show
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"minne/internal/daemon/router"
+)
+
+// maxPatternShown bounds a pattern in the table, in characters.
+const maxPatternShown = 60
+
+// Match prints what patterns have recognised.
+func Match(w io.Writer, o router.MatchView) error {
+	if o.Observed == nil {
+		_, err := fmt.Fprintln(w, "No patterns: there is no section match in the configuration")
+		return err
+	}
+	fmt.Fprintf(w, "The first %s packets with payload of each direction, %s bytes each\n", count(o.Packets), count(o.Bytes))
+	fmt.Fprintf(w, "Searched: %s packets of %s directions of flows, %s; %s TCP segments came too early\n",
+		count(o.Searched), count(o.Directions), bytes(o.SearchBytes), count(o.Early))
+	fmt.Fprintf(w, "Automata: %s states in %s\n", count(o.States), bytes(uint64(o.ImageBytes)))
+	if len(o.Unseen) > 0 {
+		fmt.Fprintf(w, "Not looked at is what comes in by %s: no fast path there\n", strings.Join(o.Unseen, ", "))
+	}
+	fmt.Fprintln(w)
+	sets := table{head: []string{"Label", ">Flows", ">Packets", ">Bytes", ">Dropped", ">Bytes", "Limit"}}
+	for _, s := range o.Sets {
+		sets.row(s.Name, count(s.Flows), count(s.Packets), bytes(s.Bytes), count(s.Dropped), bytes(s.DroppedBytes), orDash(s.Limits()))
+	}
+	if err := sets.write(w); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	patterns := table{head: []string{"Label", ">Flows", "~Pattern"}}
+	for _, s := range o.Sets {
+		for _, p := range s.Patterns {
+			text := []rune(p.Text)
+			if len(text) > maxPatternShown {
+				text = append(text[:maxPatternShown-1], '…')
+			}
+			patterns.row(s.Name, count(p.Flows), string(text))
+		}
+	}
+	return patterns.write(w)
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package show
+
+import (
+	"fmt"
+	"io"
+
+	"minne/internal/daemon/router"
+)
+
+// NAT prints the rules that translate, then the connections that are translated now.
+func NAT(w io.Writer, v router.NATView) error {
+	switch {
+	case v.Problem != "":
+		fmt.Fprintln(w, "NAT: "+v.Problem)
+	case !v.On || len(v.Rules) == 0:
+		fmt.Fprintln(w, "NAT: off, no address is translated (there is no section nat in the configuration)")
+	default:
+		fmt.Fprintln(w, "Rules, with the connections that they have translated")
+		t := table{head: []string{">No.", ">Connections", "~Rule"}}
+		for _, r := range v.Rules {
+			t.row(fmt.Sprint(r.ID), count(r.Packets), r.Text)
+		}
+		if err := t.write(w); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(w, "\nNow: %s connections, %s with another source, %s with another destination\n",
+		count(v.Now.Connections), count(v.Now.Source), count(v.Now.Destination))
+	if len(v.Now.Outside) > 0 {
+		t := table{head: []string{"Source as others see it", ">Connections", ">Hosts behind it"}}
+		for _, o := range v.Now.Outside {
+			t.row(o.Address.String(), count(o.Connections), count(o.Hosts))
+		}
+		fmt.Fprintln(w)
+		if err := t.write(w); err != nil {
+			return err
+		}
+	}
+	if len(v.Now.Forwarded) == 0 {
+		return nil
+	}
+	t := table{head: []string{"Proto", "Destination as called", "Leads to", ">Connections"}}
+	for _, f := range v.Now.Forwarded {
+		t.row(f.Protocol, f.Called.String(), f.Target.String(), count(f.Connections))
+	}
+	fmt.Fprintln(w)
+	return t.write(w)
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package show
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"minne/internal/daemon/router"
+)
+
+// NTP prints how the clock is kept.
+func NTP(w io.Writer, v router.NTPView) error {
+	switch {
+	case !v.On:
+		_, err := fmt.Fprintln(w, "NTP: off (there is no section services.ntp in the configuration)")
+		return err
+	case !v.Running || v.Observed == nil:
+		_, err := fmt.Fprintln(w, "NTP: not running; minne show services says why")
+		return err
+	case v.Synchronised:
+		fmt.Fprintf(w, "NTP: ready, the time is that of %s; stratum %d, offset %s, the clock's own error %.3f ppm\n",
+			v.Reference, v.Stratum, seconds(v.Offset), v.Frequency)
+	default:
+		fmt.Fprintln(w, "NTP: starting: no server has told the time yet")
+	}
+	if !v.OwnClock {
+		fmt.Fprintln(w, "This router does not set the clock: it is not the host's own (it has an instance name, or a network namespace)")
+	}
+	if v.Leap != "Normal" && v.Synchronised {
+		fmt.Fprintf(w, "Leap second: %s\n", v.Leap)
+	}
+	if len(v.Sources) == 0 {
+		_, err := fmt.Fprintln(w, "no server is known: its name does not resolve, or none is configured")
+		return err
+	}
+	fmt.Fprintln(w)
+	t := table{head: []string{"Server", "!State", ">Stratum", ">Asked every", ">Answers of 8", ">Last answer", ">Offset", ">Error at most"}}
+	for _, s := range v.Sources {
+		answers, last := 0, "never"
+		for bit := range 8 {
+			answers += int(s.Reach>>bit) & 1
+		}
+		if s.Last >= 0 {
+			last = fmt.Sprintf("%d s", s.Last)
+		}
+		t.row(s.Address, s.State, fmt.Sprint(s.Stratum), fmt.Sprintf("%d s", s.Poll), fmt.Sprint(answers), last, seconds(s.Offset), seconds(s.Error))
+	}
+	return t.write(w)
+}
+
+// seconds prints a time difference with three figures or so.
+func seconds(s float64) string { return short(time.Duration(s * float64(time.Second))).String() }

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package show
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"minne/internal/daemon/router"
+	"minne/internal/subsystem/services/dhcpclient"
+)
+
+// Services prints the programs beside routing.
+func Services(w io.Writer, v router.ServicesView) error {
+	if len(v.Programs) == 0 {
+		_, err := fmt.Fprintln(w, "no services are configured")
+		return err
+	}
+	t := table{head: []string{"Service", "!State", ">PID", "~What"}}
+	for _, p := range v.Programs {
+		state, pid := "not running", "-"
+		if p.Running {
+			state, pid = "running", strconv.Itoa(p.PID)
+		}
+		what := p.Facts
+		if p.Error != "" {
+			what = []string{p.Error}
+		}
+		for _, o := range v.Leased {
+			if o.Client.Name == p.Name {
+				what = []string{leased(o)}
+			}
+		}
+		if len(what) == 0 {
+			what = []string{"-"}
+		}
+		t.row(p.Object, state, pid, strings.Join(what, "\n"))
+	}
+	return t.write(w)
+}
+
+// leased says in a few words what a DHCP server gave.
+func leased(o dhcpclient.Observed) string {
+	switch {
+	case o.Refused != "":
+		return "lease refused: " + o.Refused
+	case o.Lease == nil:
+		return "no lease yet"
+	}
+	return "has " + o.Lease.Address.String()
+}
+
+// DHCP prints what this router leased, and what it gave to others.
+func DHCP(w io.Writer, v router.DHCPView) error {
+	for _, o := range v.Client {
+		fmt.Fprintf(w, "%s: %s", o.Interface, leased(o))
+		if l := o.Lease; l != nil {
+			if l.Server.IsValid() {
+				fmt.Fprintf(w, " of %s", l.Server)
+			}
+			if o.Left != "" {
+				fmt.Fprintf(w, ", for another %s unless renewed", o.Left)
+			}
+			for _, r := range l.Routes {
+				fmt.Fprintf(w, "\n  route %s", r)
+			}
+			for _, r := range l.Refused {
+				fmt.Fprintf(w, "\n  refused route %s", r)
+			}
+			for _, a := range l.DNS {
+				fmt.Fprintf(w, "\n  DNS server %s", a)
+			}
+		}
+		fmt.Fprintln(w)
+	}
+	if len(v.Given) == 0 {
+		_, err := fmt.Fprintln(w, "no addresses are given to others")
+		return err
+	}
+	t := table{head: []string{"Address", "MAC", "Name", "Until"}}
+	for _, l := range v.Given {
+		until := "for ever"
+		if !l.Until.IsZero() {
+			until = l.Until.Local().Format(time.DateTime)
+		}
+		t.row(l.Address.String(), l.MAC, orDash(l.Name), until)
+	}
+	return t.write(w)
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fastpath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cilium/ebpf/link"
+
+	"minne/internal/base/instance"
+)
+
+// An operator may take the fast path away, with a daemon or without (minne fast-path off). A daemon that
+// finds its programs gone has to know whether that was meant: what is meant stays so until the next apply,
+// what is not it repairs at once (watch.go). So the command leaves a note.
+
+const offNote = "fast-path.off"
+
+// offByHand says whether an operator has taken the fast path away since the last apply.
+func (f *FastPath) offByHand() bool {
+	if f.inst.RunDir == "" {
+		return false
+	}
+	_, err := os.Lstat(filepath.Join(f.inst.RunDir, offNote))
+	return err == nil
+}
+
+// forgetOff takes the note away: an operator applies.
+func (f *FastPath) forgetOff() error {
+	if f.inst.RunDir == "" {
+		return nil
+	}
+	if err := removeIfThere(filepath.Join(f.inst.RunDir, offNote)); err != nil {
+		return fmt.Errorf("the fast path stays off: %w", err)
+	}
+	return nil
+}
+
+// Off takes the fast path of an instance away by an operator's word. It needs no daemon. One that runs leaves it so until its
+// next apply.
+func Off(inst instance.Instance) error {
+	if inst.RunDir != "" {
+		if err := os.MkdirAll(inst.RunDir, 0o755); err != nil {
+			return fmt.Errorf("directory for the note that the fast path is off: %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(inst.RunDir, offNote), nil, 0o644); err != nil {
+			return fmt.Errorf("noting that the fast path is off: %w", err)
+		}
+	}
+	return TakeAway(inst)
+}
+
+// TakeAway removes what an instance has in the kernel: programs on ports, pins, counters.
+func TakeAway(inst instance.Instance) error {
+	entries, err := os.ReadDir(inst.BPFDir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the pinned objects: %w", err)
+	}
+	var failed []error
+	for _, e := range entries {
+		path := filepath.Join(inst.BPFDir, e.Name())
+		if strings.HasPrefix(e.Name(), portPin) {
+			if l, err := link.LoadPinnedLink(path, nil); err == nil { // else it is somebody else's object under our name
+				if err := takeOff(l); err != nil {
+					failed = append(failed, fmt.Errorf("taking off the program pinned at %s: %w", path, err))
+				}
+			}
+		}
+		failed = append(failed, removeIfThere(path))
+	}
+	failed = append(failed, removeIfThere(inst.BPFDir))
+	return errors.Join(failed...)
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package choice
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"minne/internal/lab/result"
+	"minne/internal/subsystem/fastpath/fib"
+	"minne/internal/testing/testns"
+)
+
+func TestMain(m *testing.M) { testns.Main(m) }
+
+func figure(s fib.Structure, low, middle, high float64) Figure {
+	return Figure{Structure: s.String(), Ns: 40 * middle, ToDefault: result.Interval{Low: low, Median: middle, High: high},
+		Image: int(fib.Layout4(s, fib.Full).ImageBytes())}
+}
+
+func TestDecide(t *testing.T) {
+	standard := figure(fib.Range18, 1, 1, 1)
+	for _, c := range []struct {
+		name   string
+		others []Figure
+		want   fib.Structure
+	}{
+		{"nothing else", nil, fib.Range18},
+		{"slower ones", []Figure{figure(fib.Range16, 1.0, 1.1, 1.2), figure(fib.Direct24, 2, 3, 4)}, fib.Range18},
+		{"surely faster", []Figure{figure(fib.Range16, 0.7, 0.8, 0.9)}, fib.Range16},
+		{"perhaps faster", []Figure{figure(fib.Range16, 0.7, 0.8, 0.97)}, fib.Range18},
+		{"hardly faster", []Figure{figure(fib.Range16, 0.95, 0.96, 0.97)}, fib.Range18},
+		{"larger, and not much faster", []Figure{figure(fib.Range20, 0.8, 0.85, 0.9)}, fib.Range18},
+		{"larger, and much faster", []Figure{figure(fib.Range20, 0.5, 0.6, 0.7)}, fib.Range20},
+		{"the fastest of several", []Figure{figure(fib.Range16, 0.7, 0.8, 0.9), figure(fib.Direct24, 0.4, 0.5, 0.6), figure(fib.Range20, 0.6, 0.7, 0.75)}, fib.Direct24},
+	} {
+		if got := decide(append([]Figure{standard}, c.others...)); got != c.want.String() {
+			t.Errorf("%s: %s, expected %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestMemoryBoundsTheCandidates(t *testing.T) {
+	for _, c := range []struct {
+		mib  uint64
+		want []fib.Structure
+	}{
+		{0, fib.Structures}, // unknown
+		{4096, fib.Structures},
+		{1024, []fib.Structure{fib.Range18, fib.Range16, fib.Range20}},
+		{500, []fib.Structure{fib.Range18, fib.Range16}},
+		{64, []fib.Structure{fib.Range18}},
+	} {
+		if got := candidates(c.mib << 20); !slices.Equal(got, c.want) {
+			t.Errorf("%d MiB: %v, expected %v", c.mib, got, c.want)
+		}
+	}
+	if _, err := routesFor(128 << 20); !errors.Is(err, errSmall) {
+		t.Errorf("128 MiB: %v, expected that nothing is measured", err)
+	}
+	if n, err := routesFor(1 << 30); err != nil || n < 200_000 || n*bytesPerRoute > 1<<27 {
+		t.Errorf("1 GiB: %d routes, %v", n, err)
+	}
+}
+
+// stored is a store in a directory of its own, what it logs, and a choice that fits this machine.
+func stored(t *testing.T) (*Store, *bytes.Buffer, Choice) {
+	var log bytes.Buffer
+	s := NewStore(filepath.Join(t.TempDir(), "state"), "1.0", slog.New(slog.NewTextHandler(&log, nil)))
+	s.memory = 4 << 30
+	return s, &log, Choice{
+		Schema: schema, Measured: time.Date(2026, 11, 21, 3, 4, 5, 0, time.UTC), Key: s.key, Structure: "range16", Routes: 901_899,
+		Figures: []Figure{figure(fib.Range18, 1, 1, 1), figure(fib.Range16, 0.5, 0.6, 0.7), figure(fib.Direct24, 2, 3, 4)},
+	}
+}
+
+func TestStoredChoiceIsUsed(t *testing.T) {
+	s, log, c := stored(t)
+	if got := s.Choose(); got.Structure != fib.Default || !strings.Contains(got.Why, "not measured") {
+		t.Errorf("without a file: %+v", got)
+	}
+	for range 2 { // the second time over the first one's file
+		if err := s.Write(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := s.Choose()
+	if want := "measured 2026-11-21 on this machine: range16 24 ns, range18 40 ns, direct24 120 ns"; got.Structure != fib.Range16 || got.Why != want {
+		t.Errorf("%v, %q: expected range16, %q", got.Structure, got.Why, want)
+	}
+	if back, fresh, err := s.Read(); err != nil || !fresh || back.Routes != c.Routes {
+		t.Errorf("read %+v, fresh %v, %v", back, fresh, err)
+	}
+	if files, err := os.ReadDir(filepath.Dir(s.Path())); err != nil || len(files) != 1 {
+		t.Errorf("files %v, %v: expected one", files, err)
+	}
+	if log.Len() > 0 {
+		t.Errorf("logged: %s", log)
+	}
+}
+
+func TestStaleChoices(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Choice)
+		used   bool
+	}{
+		{"another kernel", func(c *Choice) { c.Key.Kernel = "6.1.0" }, true},
+		{"another release", func(c *Choice) { c.Key.Minne = "0.9" }, true},
+		{"another CPU", func(c *Choice) { c.Key.CPU = "AMD GX-412TC SOC" }, false},
+		{"other caches", func(c *Choice) { c.Key.Caches = []string{"L1d 32 KiB"} }, false},
+		{"too large for this memory", func(c *Choice) { c.Structure = "direct24" }, false},
+	} {
+		s, log, stale := stored(t)
+		s.memory = 1 << 30
+		c.change(&stale)
+		if err := s.Write(stale); err != nil {
+			t.Fatal(err)
+		}
+		_, fresh, err := s.Read()
+		if fresh || (err == nil) != c.used {
+			t.Errorf("%s: fresh %v, %v: expected that it is measured again, and used meanwhile: %v", c.name, fresh, err, c.used)
+		}
+		if got := s.Choose(); (got.Structure == fib.Range16) != c.used {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+		if log.Len() > 0 {
+			t.Errorf("%s: logged: %s", c.name, log)
+		}
+	}
+}
+
+func TestDamagedFileIsIgnoredWithAWarning(t *testing.T) {
+	s, _, c := stored(t)
+	if err := s.Write(c); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(s.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"empty": "", "zeros": "\x00\x00\x00\x00", "half": string(whole[:len(whole)/2]), "no object": "[]",
+		"other form":   strings.Replace(string(whole), `"schema": 1`, `"schema": 7`, 1),
+		"no figure":    strings.Replace(string(whole), `"structure": "range16"`, `"structure": "range99"`, 1),
+		"a figure < 0": strings.Replace(string(whole), `"ns": 24`, `"ns": -24`, 1),
+	} {
+		s, log, _ := stored(t)
+		if err := os.MkdirAll(filepath.Dir(s.Path()), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(s.Path(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if got := s.Choose(); got.Structure != fib.Default || !strings.Contains(got.Why, "default") {
+				t.Errorf("%s: %+v", name, got)
+			}
+		}
+		if n := strings.Count(log.String(), "level=WARN"); n != 1 {
+			t.Errorf("%s: %d warnings, expected 1: %s", name, n, log)
+		}
+		if err := s.Write(c); err != nil { // a measurement replaces it
+			t.Fatal(err)
+		}
+		if _, fresh, err := s.Read(); err != nil || !fresh {
+			t.Errorf("%s: after writing: fresh %v, %v", name, fresh, err)
+		}
+	}
+}
+
+// TestMeasure measures for real and looks whether the answer is whole.
+func TestMeasure(t *testing.T) {
+	s, _, _ := stored(t)
+	c, err := Measure(context.Background(), "1.0", func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Figures) != len(candidates(s.memory)) && len(c.Figures) < 1 || c.Figures[0].Structure != fib.Default.String() {
+		t.Errorf("figures %+v", c.Figures)
+	}
+	if c.Structure != decide(c.Figures) {
+		t.Errorf("chosen is %s, expected %s", c.Structure, decide(c.Figures))
+	}
+	if err := s.Write(c); err != nil {
+		t.Fatal(err)
+	}
+	if _, fresh, err := s.Read(); err != nil || !fresh {
+		t.Errorf("what was measured a moment ago: fresh %v, %v", fresh, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Measure(ctx, "1.0", func(string) {}); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
+	}
+}

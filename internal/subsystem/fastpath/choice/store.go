@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package choice
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"minne/internal/subsystem/fastpath"
+	"minne/internal/subsystem/fastpath/fib"
+)
+
+// File is the name of the file in an instance's state directory.
+const File = "structure.json"
+
+// Store is where the choice of one instance is kept.
+type Store struct {
+	path   string
+	key    Key
+	memory uint64
+	log    *slog.Logger
+
+	mu     sync.Mutex
+	warned string // what the last warning was about
+}
+
+// NewStore is the store in a state directory, for a version of Minne on this machine.
+func NewStore(stateDir, version string, log *slog.Logger) *Store {
+	key, memory := Here(version)
+	return &Store{path: filepath.Join(stateDir, File), key: key, memory: memory, log: log}
+}
+
+// ErrNone says that nothing is stored that holds for this machine.
+var ErrNone = errors.New("not measured on this machine yet")
+
+// Read returns what is stored. fresh is false when it was measured with another kernel or another release. The error is
+// ErrNone when there is nothing, or only something about another machine; a damaged file is another error.
+func (s *Store) Read() (c Choice, fresh bool, err error) {
+	text, err := os.ReadFile(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, false, ErrNone
+	}
+	if err != nil {
+		return c, false, err
+	}
+	if c, err = parse(text); err != nil {
+		return c, false, fmt.Errorf("%s: %w", s.path, err)
+	}
+	structure, err := fib.ParseStructure(c.Structure)
+	if err != nil || !c.Key.sameMachine(s.key) || !slices.Contains(candidates(s.memory), structure) {
+		return c, false, ErrNone // another machine, other memory, or a structure that another release had
+	}
+	return c, c.Key.equal(s.key), nil
+}
+
+// parse reads a file and checks that it is whole.
+func parse(text []byte) (c Choice, err error) {
+	if err := json.Unmarshal(text, &c); err != nil {
+		return c, fmt.Errorf("it is damaged: %w", err)
+	}
+	named := slices.ContainsFunc(c.Figures, func(f Figure) bool { return f.Structure == c.Structure })
+	switch {
+	case c.Schema != schema:
+		return c, fmt.Errorf("its form is number %d: expected %d", c.Schema, schema)
+	case !named || c.Measured.IsZero():
+		return c, errors.New("it is damaged: it has no figure for the structure that it names")
+	case slices.ContainsFunc(c.Figures, func(f Figure) bool { return !(f.Ns > 0) }):
+		return c, errors.New("it is damaged: a figure is no time")
+	}
+	return c, nil
+}
+
+// Write stores a choice: the file is the old one or the new one, whatever happens.
+func (s *Store) Write(c Choice) (err error) {
+	text, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(s.path)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(dir, "."+File+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name()) // gone already unless something fails
+	_, err = temp.Write(append(text, '\n'))
+	if err := errors.Join(err, temp.Chmod(0o644), temp.Sync(), temp.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(temp.Name(), s.path); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Path is where the file is.
+func (s *Store) Path() string { return s.path }
+
+// Choose answers what `structure: auto` means now. A damaged file is as good as none, and logged once.
+func (s *Store) Choose() fastpath.Chosen {
+	c, _, err := s.Read()
+	if err == nil {
+		structure, _ := fib.ParseStructure(c.Structure) // Read has parsed it
+		return fastpath.Chosen{Structure: structure, Why: c.Words()}
+	}
+	why := ErrNone.Error()
+	if !errors.Is(err, ErrNone) {
+		why = err.Error()
+		s.warn(why)
+	}
+	return fastpath.Chosen{Structure: fib.Default, Why: "the default of this release: " + why}
+}
+
+func (s *Store) warn(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.warned != what {
+		s.warned = what
+		s.log.Warn("the stored choice of a structure is ignored", "reason", what, "fix", "minne bench structure --store measures anew")
+	}
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fastpath
+
+import (
+	"fmt"
+	"runtime"
+	"sort"
+
+	"minne/internal/model/config"
+	"minne/internal/subsystem/fastpath/fib"
+	"minne/internal/subsystem/fastpath/guard"
+	"minne/internal/subsystem/fastpath/match"
+)
+
+// Desired is the fast path that a configuration asks for.
+type Desired struct {
+	Mode       config.FastPathMode    `json:"mode"`
+	Auto       bool                   `json:"auto,omitempty"` // the structure is what is best on this machine, instead of Structure
+	Structure  fib.Structure          `json:"structure"`
+	Flows      int                    `json:"flows"`      // room in the flow table; 0 for the default
+	Interfaces map[string]DesiredPort `json:"interfaces"` // by kernel name, ports and VLANs alike
+	Guard      guard.Settings         `json:"guard"`
+	Match      *match.Sets            `json:"match,omitempty"` // nil: flows are not recognised
+}
+
+// DesiredPort is what one interface should do.
+type DesiredPort struct {
+	FastPath  bool             `json:"fast-path"`
+	Judged    bool             `json:"judged,omitempty"` // the firewall judges its packets: off until it is told (Firewall.Apply)
+	AntiSpoof config.AntiSpoof `json:"anti-spoof"`       // on top of the kernel's rp_filter
+	VLAN      bool             `json:"vlan"`             // sits on another interface: no program of its own
+}
+
+// Render is what cfg asks of the fast path.
+func Render(cfg *config.Config) (Desired, error) {
+	d := Desired{Mode: cfg.FastPath.Mode, Flows: cfg.FastPath.Flows, Interfaces: map[string]DesiredPort{}}
+	if d.Mode == "" {
+		d.Mode = "auto"
+	}
+	name := cfg.FastPath.Structure
+	if name == "" {
+		name = "auto"
+	}
+	structure, err := fib.ParseStructure(name)
+	if err != nil {
+		return Desired{}, fmt.Errorf("fast-path.structure: %w", err)
+	}
+	d.Structure, d.Auto = structure, name == "auto"
+	d.Guard = guard.Render(cfg, runtime.NumCPU())
+	judged := judges(cfg)
+	for name, i := range cfg.Interfaces {
+		if i == nil {
+			i = &config.Interface{}
+		}
+		d.Interfaces[name] = DesiredPort{
+			FastPath:  d.Mode != "off" && i.FastPath.Or(true) && !i.Disabled,
+			Judged:    judged,
+			AntiSpoof: i.AntiSpoof,
+			VLAN:      i.VLAN != nil,
+		}
+	}
+	return d, nil
+}
+
+// structureName is the structure as the configuration calls it.
+func (d Desired) structureName() string {
+	if d.Auto {
+		return "auto"
+	}
+	return d.Structure.String()
+}
+
+// judges reports whether the configuration has a firewall.
+func judges(cfg *config.Config) bool {
+	for _, i := range cfg.Interfaces {
+		if i != nil && i.Zone != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// names are the interfaces in the order of their names.
+func (d Desired) names() []string {
+	var names []string
+	for name := range d.Interfaces {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return names
+}

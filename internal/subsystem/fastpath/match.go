@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fastpath
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"minne/internal/base/plan"
+	"minne/internal/subsystem/fastpath/flow"
+	"minne/internal/subsystem/fastpath/match"
+)
+
+// Recognition of flows by patterns: bpf/match.h searches, package match has the patterns, and here they
+// meet. The automata are part of the program: other patterns are another program, other limits are not.
+
+// matchMaps are the program's maps for it, but for the scratch that each program has of its own.
+func (p *program) matchMaps() map[string]*ebpf.Map {
+	m := &p.objects.routerMaps
+	return map[string]*ebpf.Map{
+		match.ImageMap: m.MatchImage, match.LabelsMap: m.MatchLabels, match.FlowsMap: m.MatchFlows, match.LimitsMap: m.MatchLimits,
+		match.TalliesMap: m.MatchTallies, match.HitsMap: m.MatchHits, match.EffortMap: m.MatchEffort,
+	}
+}
+
+// lastingFor is the maps that a program of a shape goes on with: with the same patterns, what is known of flows too.
+func (p *program) lastingFor(s shape) map[string]*ebpf.Map {
+	all := p.lasting()
+	if s.match == p.match {
+		of := p.matchMaps()
+		for _, name := range match.Lasting {
+			all[name] = of[name]
+		}
+	}
+	return all
+}
+
+// recognises fills in what the program must know of the patterns.
+func (s shape) recognises(spec *ebpf.CollectionSpec) error {
+	if s.match == nil {
+		return nil
+	}
+	spec.Maps[match.ImageMap].ValueSize = s.match.ImageBytes()
+	spec.Maps[match.ImageMap].Value = nil
+	for name, entries := range s.match.Entries() {
+		spec.Maps[name].MaxEntries = entries
+	}
+	for name, value := range s.match.Constants() {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return fmt.Errorf("setting %s in the fast path's program: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// shareMatch writes the automata and labels, and maps the limits into this process.
+func (p *program) shareMatch() error {
+	if p.match == nil {
+		return nil
+	}
+	m := &p.objects.routerMaps
+	image, err1 := p.region(m.MatchImage)
+	memory, err2 := p.region(m.MatchLimits)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	if err := p.match.Fill(image); err != nil {
+		return err
+	}
+	for i, pattern := range p.match.Patterns {
+		if err := m.MatchLabels.Put(uint32(i), uint32(pattern.Label)); err != nil {
+			return fmt.Errorf("telling the fast path the label of pattern %d: %w", i, err)
+		}
+	}
+	var err error
+	if p.limits, err = match.OpenLimits(memory); err == nil {
+		p.limits.Set(p.match)
+	}
+	return err
+}
+
+// matchFor is the patterns of a program for d: those that are loaded where they do, so that flows stay known.
+func (p *program) matchFor(d Desired) *match.Sets {
+	if p.match.SameProgram(d.Match) {
+		return p.match
+	}
+	return d.Match
+}
+
+// Recognised is what the patterns have found; nil where there are none.
+func (f *FastPath) Recognised() (*match.Observed, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.prog == nil || f.prog.match == nil {
+		return nil, f.broken
+	}
+	sets, m := f.prog.match, &f.prog.objects.routerMaps
+	tallies := make([][]match.Tally, match.Labels)
+	for label := range tallies {
+		if err := m.MatchTallies.Lookup(uint32(label), &tallies[label]); err != nil {
+			return nil, fmt.Errorf("reading what became of flows with label %d: %w", label, err)
+		}
+	}
+	hits := make([][]uint64, len(sets.Patterns))
+	for i := range hits {
+		if err := m.MatchHits.Lookup(uint32(i), &hits[i]); err != nil {
+			return nil, fmt.Errorf("reading how many flows pattern %d recognised: %w", i, err)
+		}
+	}
+	var efforts []match.Effort
+	if err := m.MatchEffort.Lookup(uint32(0), &efforts); err != nil {
+		return nil, fmt.Errorf("reading what the search for patterns took: %w", err)
+	}
+	o := f.desired.Match.Observe(tallies, hits, efforts)
+	for _, p := range f.observePorts() {
+		if p.Mode == "off" {
+			o.Unseen = append(o.Unseen, p.Name)
+		}
+	}
+	return &o, nil
+}
+
+// Labels calls visit for directions of flows that patterns have labelled: of the flow table, and of those that are
+// young or have no place there. One may come twice.
+func (f *FastPath) Labels(visit func(flow.Key, string)) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.prog == nil || f.prog.match == nil {
+		return nil
+	}
+	sets := f.prog.match
+	f.prog.firewall.flows.Walk(flow.Now(), flow.Filter{}, func(fl flow.Flow) bool {
+		if label := sets.Label(fl.Label()); label != "" {
+			visit(fl.Key[0], label)
+			visit(fl.Key[1], label)
+		}
+		return true
+	})
+	const some = 1024
+	keys, values := make([][5]uint64, some), make([]routerMatchFlow, some)
+	var at ebpf.MapBatchCursor
+	for {
+		n, err := f.prog.objects.MatchFlows.BatchLookup(&at, keys, values, nil)
+		for i := range n {
+			if label := sets.Label(int(values[i].Label)); label != "" {
+				visit(flow.KeyOfWords(keys[i]), label)
+			}
+		}
+		switch {
+		case errors.Is(err, ebpf.ErrKeyNotExist):
+			return nil
+		case err != nil:
+			return fmt.Errorf("reading the labels of flows: %w", err)
+		}
+	}
+}
+
+// matchChanges is what a commit changes in the recognition of flows.
+func matchChanges(before, after *match.Sets) (changes []plan.Change) {
+	one := func(action plan.Action, object, from, to, effect string) {
+		changes = append(changes, plan.Change{Subsystem: subsystem, Action: action, Object: object, From: from, To: to, Effect: effect})
+	}
+	const anew = "flows are looked at anew, from where they are"
+	switch {
+	case before == nil && after == nil:
+		return nil
+	case before == nil:
+		one(plan.Add, "match: "+after.Words(), "", "", "")
+	case after == nil:
+		one(plan.Remove, "match: "+before.Words(), "", "", "labels and their limits end")
+		return changes
+	case !before.SameProgram(after):
+		one(plan.Modify, "match", before.Words(), after.Words(), anew)
+	}
+	was := map[string]string{}
+	if before != nil {
+		for _, s := range before.Sets {
+			was[s.Name] = s.Limits()
+		}
+	}
+	for _, s := range after.Sets {
+		if now := s.Limits(); was[s.Name] != now {
+			one(plan.Modify, "limit of flows labelled "+s.Name, orNone(was[s.Name]), orNone(now), "")
+		}
+	}
+	return changes
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+// recognised says what the flow of a packet was recognised as; "" where there are no patterns.
+func (j *journey) recognised() string {
+	sets := j.t.prog.match
+	if sets == nil {
+		return ""
+	}
+	label := int(j.verdict.trace.Label)
+	if label == 0 || label > len(sets.Sets) {
+		return "of no flow that patterns have recognised"
+	}
+	set := j.t.desired.Match.Sets[label-1]
+	text := fmt.Sprintf("of a flow recognised as %s", set.Name)
+	if limits := set.Limits(); limits != "" {
+		text += ", which is " + limits
+		if !set.Drop {
+			text = fmt.Sprintf("of a flow recognised as %s; all of them together may send %s", set.Name, limits)
+		}
+	}
+	return text
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fastpath
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"minne/internal/model/rib"
+)
+
+// Policy routing (ip rule). The program looks a destination up in table local, then in table main.
+// What the rules say may be the same in other words: what counts is their order, not their
+// priorities. The kernel's documentation of VRFs moves the rule for local behind the one for VRFs;
+// that one is about packets of links in a VRF, which never take the fast path.
+//
+// Behind main, the kernel has a rule for table default, which is empty unless somebody puts routes there.
+// Then it is asked for whatever main has no route to, destinations and sources: that is the kernel's.
+
+// fallbackRoute identifies a route of table default.
+type fallbackRoute struct {
+	prefix, source netip.Prefix
+	metric         uint32
+	tos            uint8
+}
+
+// changeFallback takes a route of table default in or out.
+func (t *tables) changeFallback(c *rib.RouteChange) {
+	before := len(t.fallback)
+	r := fallbackRoute{c.Route.Prefix, c.Route.Source, c.Route.Metric, c.Route.TOS}
+	if c.Deleted {
+		delete(t.fallback, r)
+	} else {
+		t.fallback[r] = t.round
+	}
+	if t.complete && (before == 0) != (len(t.fallback) == 0) {
+		t.renderControl()
+	}
+}
+
+// fallsBack says whether table default has routes of a family.
+func (t *tables) fallsBack(family uint8) bool {
+	for r := range t.fallback {
+		if r.prefix.Addr().Is4() == (family == unix.AF_INET) {
+			return true
+		}
+	}
+	return false
+}
+
+// rulesWords says why the rules of a family are more than the program can follow; "" when they are not.
+func (t *tables) rulesWords(family uint8) string {
+	if !t.ruled[family] {
+		return ""
+	}
+	var rules []rib.Rule
+	for r := range t.rules {
+		if r.Family == family && !r.VRF {
+			rules = append(rules, r)
+		}
+	}
+	// Of one priority the kernel takes those that were made first; nothing tells which they were.
+	slices.SortFunc(rules, func(a, b rib.Rule) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Table, b.Table))
+	})
+	local, main := false, false
+	for i, r := range rules {
+		switch {
+		case r.Table == rib.TableLocal && !main:
+			local = true
+		case r.Table == rib.TableMain && local:
+			main = true
+		case main && r.Table == rib.TableDefault && t.fallsBack(family):
+			return fmt.Sprintf("ip rule of priority %d: table default has routes", r.Priority)
+		case main && (r.Table == rib.TableLocal || r.Table == rib.TableDefault):
+		default:
+			return fmt.Sprintf("ip rule of priority %d", r.Priority)
+		}
+		if i > 0 && rules[i-1].Priority == r.Priority {
+			return fmt.Sprintf("several ip rules of priority %d", r.Priority)
+		}
+	}
+	if !main {
+		return "no ip rule for tables local and main"
+	}
+	return ""
+}

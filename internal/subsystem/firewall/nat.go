@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package firewall
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"minne/internal/model/policy"
+)
+
+// Translations of addresses in nftables.
+
+// nat writes the translations. Those of destinations come before routing, those of
+// sources after; a pair of zones is matched by its interfaces.
+func (t *text) nat() {
+	var before, after []string
+	for i := range t.p.NAT {
+		n := &t.p.NAT[i]
+		if t.empty(n.From) || n.Kind != policy.PortForward && t.empty(n.To) {
+			continue
+		}
+		switch n.Kind {
+		case policy.PortForward:
+			before = append(before, t.forwarding(n))
+			if n.Hairpin {
+				after = append(after, t.hairpin(n)...)
+			}
+		case policy.OneToOne:
+			in, out := t.oneToOne(n)
+			before, after = append(before, in), append(after, out...)
+		default:
+			after = append(after, t.sourceNAT(n)...)
+		}
+	}
+	if len(before) > 0 {
+		t.chain("translate_in", append([]string{"type nat hook prerouting priority dstnat; policy accept;"}, before...)...)
+	}
+	if len(after) > 0 {
+		t.chain("translate_out", append([]string{"type nat hook postrouting priority srcnat; policy accept;"}, after...)...)
+	}
+}
+
+// empty reports whether zones have no interfaces: no packet comes from there.
+func (t *text) empty(zones []policy.ZoneID) bool {
+	return !slices.ContainsFunc(zones, func(z policy.ZoneID) bool { return len(t.p.Zones[z].Interfaces) > 0 })
+}
+
+// interfaces are those of some zones, as a match.
+func (t *text) interfaces(field string, zones []policy.ZoneID) string {
+	var names []string
+	for _, z := range zones {
+		names = append(names, t.p.Zones[z].Interfaces...)
+	}
+	return field + " " + oneOf(quoted(names))
+}
+
+func natComment(n *policy.NAT) string { return strconv.Quote(fmt.Sprintf("nat#%d %s", n.ID, n.Name)) }
+
+func (t *text) forwarding(n *policy.NAT) string {
+	ip, to := family(n.Target), n.Target.String()
+	local := "fib daddr type local"
+	if n.Address.IsValid() {
+		local = ip + " daddr " + n.Address.String()
+	} else {
+		local = "meta nfproto " + map[string]string{"ip": "ipv4", "ip6": "ipv6"}[ip] + " " + local
+	}
+	if n.NewPort != 0 {
+		if n.Target.Is6() {
+			to = "[" + to + "]"
+		}
+		to += ":" + strconv.Itoa(int(n.NewPort))
+	}
+	match := t.interfaces("iifname", n.From)
+	if source := sources(n.Source, n.Target.Is4()); source != "" {
+		match += " " + source
+	}
+	return fmt.Sprintf("%s %s %s dport %s counter dnat %s to %s comment %s", match, local,
+		protocolText(n.Protocol), n.Ports, ip, to, natComment(n))
+}
+
+// hairpin gives connections that go back to where they came from the router's
+// address: the target would else answer around the router.
+func (t *text) hairpin(n *policy.NAT) (lines []string) {
+	port := n.Ports.String()
+	if n.NewPort != 0 {
+		port = strconv.Itoa(int(n.NewPort))
+	}
+	for _, z := range n.From {
+		zone := []policy.ZoneID{z}
+		if t.empty(zone) {
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("%s %s ct status dnat %s daddr %s %s dport %s masquerade comment %s", t.interfaces("iifname", zone),
+			t.interfaces("oifname", zone), family(n.Target), n.Target, protocolText(n.Protocol), port, natComment(n)))
+	}
+	return lines
+}
+
+func (t *text) sourceNAT(n *policy.NAT) (lines []string) {
+	for _, four := range []bool{true, false} {
+		source := sources(n.Source, four)
+		if four && !n.IPv4 || !four && !n.IPv6 || n.Source != nil && source == "" {
+			continue
+		}
+		if source == "" {
+			source = map[bool]string{true: "meta nfproto ipv4", false: "meta nfproto ipv6"}[four]
+		}
+		act := "masquerade"
+		for _, p := range n.Pool {
+			if p.Addr().Is4() == four {
+				act = "snat " + family(p.Addr()) + " to " + addressRange(p) + " persistent"
+			}
+		}
+		lines = append(lines, fmt.Sprintf("%s %s %s counter %s comment %s", t.interfaces("iifname", n.From), t.interfaces("oifname", n.To), source, act, natComment(n)))
+	}
+	return lines
+}
+
+// oneToOne exchanges two networks. Connections that go back to the zone where they
+// came from get an outside address, or the target would answer around the router.
+func (t *text) oneToOne(n *policy.NAT) (before string, after []string) {
+	ip, inside, outside := family(n.Inside.Addr()), policy.ElementText(n.Inside), policy.ElementText(n.Outside)
+	inward := fmt.Sprintf("%s daddr %s counter dnat %s prefix to %s comment %s", ip, outside, ip, n.Inside, natComment(n))
+	outward := fmt.Sprintf("%s saddr %s counter snat %s prefix to %s comment %s", ip, inside, ip, n.Outside, natComment(n))
+	after = append(after, fmt.Sprintf("%s %s %s", t.interfaces("iifname", n.From), t.interfaces("oifname", n.To), outward))
+	if !n.Hairpin {
+		return t.interfaces("iifname", n.To) + " " + inward, after
+	}
+	for _, z := range n.From {
+		zone := []policy.ZoneID{z}
+		if t.empty(zone) {
+			continue
+		}
+		beside := fmt.Sprintf("%s %s ct status dnat %s daddr %s", t.interfaces("iifname", zone), t.interfaces("oifname", zone), ip, inside)
+		after = append(after, beside+" "+strings.Replace(outward, " counter ", " ", 1), // counted on its way in
+			fmt.Sprintf("%s masquerade comment %s", beside, natComment(n)))
+	}
+	return inward, after
+}
+
+// sources matches the networks of one family; "" when there are none.
+func sources(list []netip.Prefix, four bool) string {
+	var texts []string
+	for _, p := range list {
+		if p.Addr().Is4() == four {
+			texts = append(texts, policy.ElementText(p))
+		}
+	}
+	switch {
+	case len(texts) == 0:
+		return ""
+	case four:
+		return "ip saddr " + oneOf(texts)
+	}
+	return "ip6 saddr " + oneOf(texts)
+}
+
+func family(a netip.Addr) string {
+	if a.Is4() {
+		return "ip"
+	}
+	return "ip6"
+}
+
+// addressRange writes a network as the range of its addresses.
+func addressRange(p netip.Prefix) string {
+	if p.IsSingleIP() {
+		return p.Addr().String()
+	}
+	last := p.Addr().AsSlice()
+	for i := p.Bits(); i < len(last)*8; i++ {
+		last[i/8] |= 0x80 >> (i % 8)
+	}
+	end, _ := netip.AddrFromSlice(last)
+	return p.Addr().String() + "-" + end.String()
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package flows
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"minne/internal/subsystem/fastpath/flow"
+)
+
+// Single questions to the kernel, about the connection that a packet is of.
+
+// Bits of a connection's status that say that more than addresses changes, or that it is no ordinary one.
+const (
+	seqAdjust = 1 << 6
+	template  = 1 << 11
+	untracked = 1 << 12
+	helper    = 1 << 13
+	offload   = 1 << 14
+)
+
+// Asker asks the kernel about single connections. Not for several goroutines at once.
+type Asker struct{ s *socket }
+
+// Close ends the asking. An Asker that is used again opens another socket.
+func (a *Asker) Close() {
+	if a.s != nil {
+		a.s.close()
+		a.s = nil
+	}
+}
+
+// Carriable returns the keys of both directions of the connection whose packets have a key, in either of them; ok when it
+// is established both ways and nothing but addresses and ids changes in its packets. Protocols are all but those that have
+// ports; of ICMP it is echo, whose replies' key has flow.EchoReply for its zone.
+func (a *Asker) Carriable(ctx context.Context, k flow.Key) (keys [2]flow.Key, ok bool, err error) {
+	if a.s == nil {
+		if a.s, err = dial(unix.NETLINK_NETFILTER); err != nil {
+			return keys, false, err
+		}
+	}
+	var c Connection
+	found := false
+	err = a.s.ask(ctx, conntrackMessage(nl.IPCTNL_MSG_CT_GET), 0, askFor(k), func(body []byte) error {
+		c = Connection{}
+		found = c.decode(body)
+		return nil
+	})
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
+		return keys, false, nil // no such connection, or no conntrack
+	case err != nil:
+		a.Close() // an answer that comes late is not the next question's
+		return keys, false, fmt.Errorf("ask the kernel for a connection: %w", err)
+	}
+	if isEcho(k.Protocol) {
+		c.Key[1].Zone = flow.EchoReply
+	}
+	ok = found && c.status&seenReply != 0 && c.status&(seqAdjust|template|untracked|helper|offload) == 0 &&
+		(k == c.Key[0] || k == c.Key[1])
+	return c.Key, ok, nil
+}
+
+func isEcho(protocol uint8) bool {
+	return protocol == unix.IPPROTO_ICMP || protocol == unix.IPPROTO_ICMPV6
+}
+
+// askFor is the body of a question for the connection of a key.
+func askFor(k flow.Key) []byte {
+	body := []byte{unix.AF_INET, nl.NFNETLINK_V0, 0, 0}
+	src, dst := uint16(nl.CTA_IP_V4_SRC), uint16(nl.CTA_IP_V4_DST)
+	if k.Source.Is6() {
+		body[0], src, dst = unix.AF_INET6, nl.CTA_IP_V6_SRC, nl.CTA_IP_V6_DST
+	}
+	addresses := appendAttribute(appendAttribute(nil, src, k.Source.AsSlice()), dst, k.Destination.AsSlice())
+	proto := appendAttribute(nil, nl.CTA_PROTO_NUM, []byte{k.Protocol})
+	number := binary.BigEndian.AppendUint16(nil, k.SourcePort)
+	switch k.Protocol {
+	case unix.IPPROTO_ICMP:
+		proto = appendEcho(proto, number, protoICMP, echoType(k, 8, 0))
+	case unix.IPPROTO_ICMPV6:
+		proto = appendEcho(proto, number, protoICMPv6, echoType(k, 128, 129))
+	default: // GRE wants ports, which are 0; protocols that conntrack has no words for take no notice
+		proto = appendAttribute(proto, nl.CTA_PROTO_SRC_PORT, number)
+		proto = appendAttribute(proto, nl.CTA_PROTO_DST_PORT, binary.BigEndian.AppendUint16(nil, k.DestinationPort))
+	}
+	tuple := appendAttribute(nil, nl.CTA_TUPLE_IP|unix.NLA_F_NESTED, addresses)
+	tuple = appendAttribute(tuple, nl.CTA_TUPLE_PROTO|unix.NLA_F_NESTED, proto)
+	return appendAttribute(body, nl.CTA_TUPLE_ORIG|unix.NLA_F_NESTED, tuple)
+}
+
+func echoType(k flow.Key, request, reply byte) byte {
+	if k.Zone == flow.EchoReply {
+		return reply
+	}
+	return request
+}
+
+// appendEcho appends id, type and code of an echo. The numbers of the three attributes follow each other.
+func appendEcho(b, id []byte, first uint16, kind byte) []byte {
+	b = appendAttribute(b, first, id)
+	b = appendAttribute(b, first+1, []byte{kind})
+	return appendAttribute(b, first+2, []byte{0})
+}
+
+// appendAttribute appends a netlink attribute, filled up to four bytes.
+func appendAttribute(b []byte, kind uint16, value []byte) []byte {
+	b = native.AppendUint16(b, uint16(unix.SizeofNlAttr+len(value)))
+	b = append(native.AppendUint16(b, kind), value...)
+	return append(b, make([]byte, align(len(value))-len(value))...)
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"minne/internal/model/config"
+	"minne/internal/model/rib"
+)
+
+// Desired is what the kernel shall be like: a plain value made from the configuration alone.
+type Desired struct {
+	Hostname      string             // "" leaves the host's name alone
+	MultipathSeed uint32             // net.ipv4.fib_multipath_hash_seed: the fast path hashes with the same
+	Interfaces    []DesiredInterface // parents before the VLANs on them
+	Routes        []DesiredRoute     // static routes, and what holds announced and translated prefixes, by prefix and metric
+	Proxies       []DesiredProxy     // addresses of others that are answered for, by interface and address
+	Sysctls       []Sysctl           // in the order of writing; forwarding is not among them
+	AntiSpoof     string             // nftables text of table inet minne_antispoof; "" when no interface asks for it
+}
+
+// DesiredInterface is one configured interface.
+type DesiredInterface struct {
+	Name        string
+	Match       config.Match // the zero Match finds the link by Name
+	VLAN        *config.VLAN
+	Description string
+	Addresses   []netip.Prefix // with host bits
+	MTU         int            // 0: the driver's
+	Down        bool
+	Distance    int // of the routes that a DHCP server tells; 0 when none is asked
+}
+
+// DesiredRoute is a static route. Blackhole and Hops exclude each other.
+type DesiredRoute struct {
+	Prefix    netip.Prefix
+	Metric    uint32
+	Blackhole bool
+	Hops      []DesiredHop
+}
+
+// DesiredHop is a next hop by names: Interface is "" when no configured network contains Gateway.
+type DesiredHop struct {
+	Gateway   netip.Addr
+	Interface string
+	OnLink    bool // the operator says that Gateway is there, though no network of Interface contains it
+}
+
+// announceDistance is the administrative distance of the blackholes that hold announced prefixes:
+// every other source of a route to the same prefix wins.
+const announceDistance = 254
+
+// Metric is the kernel metric of a route with an administrative distance. FRR reads the distance of
+// a kernel route from the top byte of its metric and installs its own routes at metric 20, so a
+// distance under 20 must stay under that and a higher one goes to the top byte.
+func Metric(distance int) uint32 {
+	if distance < 20 {
+		return uint32(max(distance, 1))
+	}
+	return uint32(distance) << 24
+}
+
+// Render makes the Desired of a checked configuration.
+func Render(cfg *config.Config) (Desired, error) {
+	d := Desired{Hostname: cfg.System.Hostname, MultipathSeed: multipathSeed(cfg)}
+	var err error
+	if d.Interfaces, err = renderInterfaces(cfg); err != nil {
+		return Desired{}, err
+	}
+	if d.Routes, err = renderRoutes(cfg, d.Interfaces); err != nil {
+		return Desired{}, err
+	}
+	d.Proxies = renderProxies(cfg)
+	d.Sysctls = renderSysctls(cfg, d.MultipathSeed)
+	d.AntiSpoof = renderAntiSpoof(cfg.Interfaces)
+	return d, nil
+}
+
+// multipathSeed differs between routers, so that two in a row don't split traffic alike, and stays
+// the same over restarts and under another name, so that flows keep their paths. It comes from the
+// router id, or without one from the lowest of the router's own addresses. Never 0, which means random
+// to the kernel.
+func multipathSeed(cfg *config.Config) uint32 {
+	own := cfg.System.RouterID
+	if !own.IsValid() {
+		for _, i := range cfg.Interfaces {
+			if i == nil {
+				continue
+			}
+			for _, a := range i.Addresses {
+				shared := a.Addr().IsLoopback() || a.Addr().IsLinkLocalUnicast() // others have it too
+				if !shared && (!own.IsValid() || a.Addr().Less(own)) {
+					own = a.Addr()
+				}
+			}
+		}
+	}
+	h := fnv.New32a()
+	fmt.Fprint(h, own)
+	return max(h.Sum32(), 1)
+}
+
+// renderInterfaces orders parents before the VLANs on them, else by name.
+func renderInterfaces(cfg *config.Config) ([]DesiredInterface, error) {
+	var list []DesiredInterface
+	placed := map[string]bool{}
+	var place func(name string, path []string) error
+	place = func(name string, path []string) error {
+		if placed[name] {
+			return nil
+		}
+		if slices.Contains(path, name) {
+			return fmt.Errorf("interfaces.%s.vlan.parent: %s is a VLAN on itself", path[0], path[0])
+		}
+		c := cfg.Interfaces[name]
+		if c == nil {
+			c = &config.Interface{} // `lan:` alone: all defaults
+		}
+		if c.VLAN != nil {
+			if _, ok := cfg.Interfaces[c.VLAN.Parent]; !ok {
+				return fmt.Errorf("interfaces.%s.vlan.parent: no interface %q", name, c.VLAN.Parent)
+			}
+			if err := place(c.VLAN.Parent, append(path, name)); err != nil {
+				return err
+			}
+		}
+		if m := c.Match; m != nil && m.Name != "" && m.Name != name {
+			if _, ok := cfg.Interfaces[m.Name]; ok {
+				return fmt.Errorf("interfaces.%s.match.name: %s is the name of another interface, so the link could not be found again once renamed; match by mac or path",
+					name, m.Name)
+			}
+		}
+		placed[name] = true
+		list = append(list, renderInterface(name, c))
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(cfg.Interfaces)) {
+		if err := place(name, nil); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func renderInterface(name string, c *config.Interface) DesiredInterface {
+	i := DesiredInterface{Name: name, Description: c.Description, MTU: c.MTU, Down: c.Disabled}
+	if c.DHCP.Or(false) {
+		i.Distance = config.Distance(c)
+	}
+	if c.Match != nil {
+		i.Match = *c.Match
+	}
+	if c.VLAN != nil {
+		v := *c.VLAN
+		if v.Protocol == "" {
+			v.Protocol = vlan8021q
+		}
+		i.VLAN = &v
+	}
+	for _, a := range c.Addresses {
+		i.Addresses = append(i.Addresses, a.Prefix)
+	}
+	return i
+}
+
+// The words of config.VLANProto.
+const (
+	vlan8021q  config.VLANProto = "802.1q"
+	vlan8021ad config.VLANProto = "802.1ad"
+)
+
+type routeKey struct {
+	prefix netip.Prefix
+	metric uint32
+}
+
+// renderRoutes merges entries of one prefix and distance into one route with several hops.
+func renderRoutes(cfg *config.Config, interfaces []DesiredInterface) ([]DesiredRoute, error) {
+	routes := map[routeKey]*DesiredRoute{}
+	at := func(p netip.Prefix, distance int) *DesiredRoute {
+		k := routeKey{p, Metric(distance)}
+		if routes[k] == nil {
+			routes[k] = &DesiredRoute{Prefix: p, Metric: k.metric}
+		}
+		return routes[k]
+	}
+	for i, s := range cfg.Routing.Static {
+		r := at(s.Prefix.Prefix, s.Distance)
+		if s.Blackhole {
+			r.Blackhole = true
+		}
+		for _, via := range s.Via {
+			hop, err := renderHop(s.Prefix.Prefix, via, interfaces)
+			if err != nil {
+				return nil, fmt.Errorf("routing.static[%d]: %w", i, err)
+			}
+			if !slices.Contains(r.Hops, hop) {
+				r.Hops = append(r.Hops, hop)
+			}
+		}
+		if r.Blackhole == (len(r.Hops) > 0) {
+			return nil, fmt.Errorf("routing.static[%d]: a route to %s has either next hops or is a blackhole", i, s.Prefix)
+		}
+	}
+	if cfg.Routing.BGP != nil {
+		for _, p := range cfg.Routing.BGP.Announce {
+			if r := at(p.Prefix, announceDistance); len(r.Hops) == 0 {
+				r.Blackhole = true
+			}
+		}
+	}
+	for _, t := range config.Translations(cfg) {
+		if t.Own != "" && t.Outside.IsSingleIP() {
+			continue // the router has the address itself
+		}
+		if r := at(t.Outside, announceDistance); len(r.Hops) == 0 {
+			r.Blackhole, r.Hops = holdTranslated(t)
+		}
+	}
+	list := make([]DesiredRoute, 0, len(routes))
+	for _, r := range routes {
+		list = append(list, *r)
+	}
+	slices.SortFunc(list, func(a, b DesiredRoute) int {
+		return cmp.Or(a.Prefix.Addr().Compare(b.Prefix.Addr()), a.Prefix.Bits()-b.Prefix.Bits(), cmp.Compare(a.Metric, b.Metric))
+	})
+	return list, nil
+}
+
+// renderHop finds the interface of a gateway among the configured networks: the longest prefix that contains it.
+func renderHop(dst netip.Prefix, via config.NextHop, interfaces []DesiredInterface) (DesiredHop, error) {
+	hop := DesiredHop{Gateway: via.Address, Interface: via.Interface}
+	if !hop.Gateway.IsValid() {
+		return hop, nil
+	}
+	if hop.Interface != "" {
+		hop.OnLink = !hop.Gateway.IsLinkLocalUnicast() && !connects(interfaces, hop.Interface, hop.Gateway)
+		return hop, nil
+	}
+	if dst.Addr().Is6() && hop.Gateway.Is4() {
+		return DesiredHop{}, fmt.Errorf("IPv6 route %s with the IPv4 next hop %s", dst, hop.Gateway)
+	}
+	best := -1
+	for _, i := range interfaces {
+		for _, a := range i.Addresses {
+			if a.Bits() > best && a.Contains(hop.Gateway) {
+				best, hop.Interface = a.Bits(), i.Name
+			}
+		}
+	}
+	return hop, nil
+}
+
+// connects says whether a network of the named interface contains gateway.
+func connects(interfaces []DesiredInterface, name string, gateway netip.Addr) bool {
+	return slices.ContainsFunc(interfaces, func(i DesiredInterface) bool {
+		return i.Name == name && slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return a.Contains(gateway) })
+	})
+}
+
+// words says what a route leads to, as an operator writes it.
+func (r DesiredRoute) words() string {
+	if r.Blackhole {
+		return "blackhole"
+	}
+	return hopWords(r.Hops)
+}
+
+func hopWords(hops []DesiredHop) string {
+	text := ""
+	for i, h := range hops {
+		if i > 0 {
+			text += ", "
+		}
+		switch {
+		case h.Gateway.IsValid() && (h.Gateway.IsLinkLocalUnicast() || h.OnLink):
+			text += "via " + h.Gateway.String() + "%" + h.Interface
+		case h.Gateway.IsValid():
+			text += "via " + h.Gateway.String()
+		default:
+			text += "on " + h.Interface
+		}
+	}
+	return text
+}
+
+// rib returns the route as the kernel takes it, with interfaces by index. Hops on
+// interfaces that index does not know, or that can't take routes now, are left
+// out: a route with hops and none left waits.
+func (r DesiredRoute) rib(index func(name string) (int, bool)) (route rib.Route, waits bool) {
+	route = rib.Route{Prefix: r.Prefix, Table: rib.TableMain, Metric: r.Metric, Type: rib.Unicast, Protocol: protocolStatic}
+	if r.Blackhole {
+		route.Type = rib.Blackhole
+		return route, false
+	}
+	for _, h := range r.Hops {
+		hop := rib.Hop{Gateway: h.Gateway, Weight: 1}
+		if h.OnLink {
+			hop.Flags = rib.HopOnLink
+		}
+		if h.Interface != "" {
+			i, ok := index(h.Interface)
+			if !ok {
+				continue
+			}
+			hop.Interface = i
+		}
+		route.Hops = append(route.Hops, hop)
+	}
+	return route, len(route.Hops) == 0
+}

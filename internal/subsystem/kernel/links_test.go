@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"minne/internal/model/config"
+	"minne/internal/model/rib"
+)
+
+// pretended is a kernel in memory, with VLANs, hardware addresses and bus paths. It has the real
+// one's rules as far as they matter here: names are unique, a VLAN is no larger than its parent and
+// goes with it.
+type pretended struct {
+	devices  []link
+	on       map[int][]netip.Prefix
+	routes   []rib.Route
+	settings map[string]string
+	nft      string
+	host     string
+	done     []string         // writes, in order
+	refused  map[string]error // writes that it refuses, in the words of done
+}
+
+func (p *pretended) links() ([]link, error) { return slices.Clone(p.devices), nil }
+
+func (p *pretended) addresses() (all []address, err error) {
+	for _, d := range p.devices {
+		for _, a := range p.on[d.Index] {
+			all = append(all, address{Index: d.Index, Prefix: a})
+		}
+	}
+	return all, nil
+}
+
+func (p *pretended) staticRoutes(context.Context) ([]rib.Route, error) { return p.routes, nil }
+
+// connectedRoutes has all that there should be.
+func (p *pretended) connectedRoutes(context.Context) (list []rib.Route, err error) {
+	for index, addresses := range p.on {
+		for _, a := range addresses {
+			o := onNet{index: index, address: a}
+			list = append(list, rib.Route{Prefix: a.Masked(), Metric: o.metric(), Hops: []rib.Hop{{Interface: index}}})
+		}
+	}
+	return list, nil
+}
+func (p *pretended) barrier() error           { return nil }
+func (p *pretended) addConnected(onNet) error { return nil }
+func (p *pretended) setting(path string) (string, bool, error) {
+	v, ok := p.settings[path]
+	return v, ok, nil
+}
+func (p *pretended) antiSpoof(context.Context) (string, error)          { return p.nft, nil }
+func (p *pretended) hostname() (string, error)                          { return p.host, nil }
+func (p *pretended) loadAntiSpoof(_ context.Context, text string) error { p.nft = text; return nil }
+func (p *pretended) setHostname(name string) error                      { p.host = name; return nil }
+func (p *pretended) setSetting(path, value string) error                { p.settings[path] = value; return nil }
+
+func (p *pretended) proxies(context.Context) ([]proxy, error) { return nil, nil }
+func (p *pretended) addProxy(proxy) error                     { return nil }
+func (p *pretended) removeProxy(proxy) error                  { return nil }
+
+func (p *pretended) did(format string, args ...any) {
+	p.done = append(p.done, fmt.Sprintf(format, args...))
+}
+
+func (p *pretended) at(index int) *link {
+	i := slices.IndexFunc(p.devices, func(l link) bool { return l.Index == index })
+	if i < 0 {
+		return nil
+	}
+	return &p.devices[i]
+}
+
+func (p *pretended) used(name string) bool {
+	return slices.ContainsFunc(p.devices, func(l link) bool { return l.Name == name || slices.Contains(l.AltNames, name) })
+}
+
+func (p *pretended) addVLAN(v vlanLink) error {
+	parent := p.at(v.Parent)
+	if parent == nil {
+		return unix.ENODEV
+	}
+	if p.used(v.Name) {
+		return unix.EEXIST
+	}
+	p.did("add %s on %s id %d proto %#x", v.Name, parent.Name, v.ID, v.Proto)
+	p.devices = append(p.devices, link{Index: p.devices[len(p.devices)-1].Index + 1, Name: v.Name, Kind: "vlan", Parent: v.Parent,
+		VLANID: v.ID, VLANType: v.Proto, MTU: parent.MTU, MAC: parent.MAC, Ethernet: true, Group: ownedGroup})
+	return nil
+}
+
+func (p *pretended) removeLink(index int) error {
+	l := p.at(index)
+	if l == nil {
+		return unix.ENODEV
+	}
+	p.did("remove %s", l.Name)
+	for gone := []int{index}; len(gone) > 0; gone = gone[1:] {
+		p.devices = slices.DeleteFunc(p.devices, func(l link) bool {
+			if l.Kind == "vlan" && l.Parent == gone[0] {
+				gone = append(gone, l.Index)
+			}
+			return l.Index == gone[0]
+		})
+	}
+	return nil
+}
+
+func (p *pretended) rename(index int, name string) error {
+	if p.used(name) {
+		return unix.EEXIST
+	}
+	p.did("rename %s %s", p.at(index).Name, name)
+	p.at(index).Name = name
+	return nil
+}
+
+func (p *pretended) addAltName(index int, name string) error {
+	if p.used(name) {
+		return unix.EEXIST
+	}
+	p.at(index).AltNames = append(p.at(index).AltNames, name)
+	return nil
+}
+
+func (p *pretended) removeAltName(index int, name string) error {
+	l := p.at(index)
+	l.AltNames = slices.DeleteFunc(slices.Clone(l.AltNames), func(n string) bool { return n == name })
+	return nil
+}
+
+func (p *pretended) setMTU(index, mtu int) error {
+	l := p.at(index)
+	if parent := p.at(l.Parent); l.Kind == "vlan" && mtu > parent.MTU {
+		return unix.ERANGE
+	}
+	p.did("mtu %s %d", l.Name, mtu)
+	l.MTU = mtu
+	for i := range p.devices {
+		if v := &p.devices[i]; v.Kind == "vlan" && v.Parent == index && v.MTU > mtu {
+			v.MTU = mtu
+		}
+	}
+	return nil
+}
+
+func (p *pretended) setAlias(index int, alias string) error { p.at(index).Alias = alias; return nil }
+func (p *pretended) setGroup(index int, group uint32) error { p.at(index).Group = group; return nil }
+func (p *pretended) setUp(index int, up bool) error         { p.at(index).Up = up; return nil }
+func (p *pretended) replaceRoute(r rib.Route) error         { p.routes = append(p.routes, r); return nil }
+func (p *pretended) removeRoute(rib.Route) error            { return nil }
+
+func (p *pretended) addAddress(index int, a netip.Prefix) error {
+	p.did("address %s on %s", a, p.at(index).Name)
+	if err := p.refused[p.done[len(p.done)-1]]; err != nil {
+		return err
+	}
+	p.on[index] = append(p.on[index], a)
+	return nil
+}
+
+func (p *pretended) removeAddress(index int, a netip.Prefix) error {
+	p.on[index] = slices.DeleteFunc(p.on[index], func(b netip.Prefix) bool { return a == b })
+	return nil
+}
+
+// machine is a computer with two ports and a VLAN that someone else made.
+func machine() *pretended {
+	return &pretended{on: map[int][]netip.Prefix{}, settings: map[string]string{"net/ipv4/conf/eth0/rp_filter": "1"}, devices: []link{
+		{Index: 1, Name: "lo", MTU: 65536},
+		{Index: 2, Name: "eth0", MAC: [6]byte{2, 0, 0, 0, 0, 9}, PermMAC: [6]byte{2, 0, 0, 0, 0, 1}, BusPath: "0000:01:00.0", MTU: 1500, Ethernet: true},
+		{Index: 3, Name: "eth1", MAC: [6]byte{2, 0, 0, 0, 0, 2}, PermMAC: [6]byte{2, 0, 0, 0, 0, 2}, BusPath: "0000:02:00.0", MTU: 1500, Ethernet: true},
+		{Index: 4, Name: "eth1.7", Kind: "vlan", Parent: 3, VLANID: 7, VLANType: 0x8100, MAC: [6]byte{2, 0, 0, 0, 0, 2}, MTU: 1500, Ethernet: true},
+	}}
+}
+
+func applyTo(t *testing.T, p *pretended, cfg *config.Config) *Kernel {
+	t.Helper()
+	k := New(slog.New(slog.DiscardHandler), Options{OwnHost: true})
+	k.system = p
+	d := render(t, cfg)
+	apply(t, k, d)
+	if left := planned(t, k, d); len(left) != 0 {
+		t.Errorf("left to do after an apply:\n%s", strings.Join(left, "\n"))
+	}
+	writes := k.Writes()
+	if apply(t, k, d); k.Writes() != writes {
+		t.Errorf("an unchanged apply wrote %d times", k.Writes()-writes)
+	}
+	return k
+}
+
+func named(interfaces map[string]*config.Interface) *config.Config {
+	return &config.Config{System: config.System{Hostname: "r1"}, Interfaces: interfaces}
+}
+
+func TestVLANsComeAndGo(t *testing.T) {
+	p := machine()
+	trunk := &config.Interface{Match: &config.Match{MAC: config.MAC{2, 0, 0, 0, 0, 1}}, MTU: 9000}
+	stack := map[string]*config.Interface{
+		"trunk": trunk,
+		"outer": {VLAN: &config.VLAN{Parent: "trunk", ID: 100, Protocol: "802.1ad"}, MTU: 8996},
+		"inner": {VLAN: &config.VLAN{Parent: "outer", ID: 20}, MTU: 1500, Addresses: []config.Address{host("192.0.2.1/24")}},
+		"guest": {VLAN: &config.VLAN{Parent: "trunk", ID: 30}, Description: "guests"},
+	}
+	applyTo(t, p, named(stack))
+	want := []string{"rename eth0 trunk", "add guest on trunk id 30 proto 0x8100", "add outer on trunk id 100 proto 0x88a8",
+		"add inner on outer id 20 proto 0x8100", "mtu trunk 9000", "mtu outer 8996"}
+	for _, w := range want {
+		expectLine(t, p.done, w)
+	}
+	expectLine(t, p.done, "address 192.0.2.1/24 on inner")
+	if p.host != "r1" {
+		t.Errorf("host name %q", p.host)
+	}
+	for _, l := range p.devices {
+		if l.Name == "guest" && (l.MTU != 9000 || l.Alias != "guests" || !l.Up) || l.Name == "inner" && l.MTU != 1500 {
+			t.Errorf("%+v", l)
+		}
+	}
+
+	// Smaller: the VLANs first, or the kernel shrinks them itself. A changed tag makes a new link.
+	p.done = nil
+	trunk.MTU = 0
+	stack["outer"].MTU = 0
+	stack["inner"].MTU = 1400
+	stack["guest"].VLAN.ID = 31
+	applyTo(t, p, named(stack))
+	expectLine(t, p.done, "remove guest")
+	expectLine(t, p.done, "add guest on trunk id 31 proto 0x8100")
+	expectLine(t, p.done, "mtu trunk 1500")
+	if p.at(2).Group != 0 || p.at(2).MTU != 1500 {
+		t.Errorf("trunk is not as it was: %+v", p.at(2))
+	}
+
+	// All VLANs go; the one that someone else made stays.
+	p.done = nil
+	applyTo(t, p, named(map[string]*config.Interface{"trunk": trunk}))
+	if !p.used("eth1.7") || p.used("outer") || p.used("inner") || p.used("guest") {
+		t.Errorf("left: %+v", p.devices)
+	}
+}
+
+// TestVLANOfSomeoneElse is used and renamed, and never removed.
+func TestVLANOfSomeoneElse(t *testing.T) {
+	p := machine()
+	both := map[string]*config.Interface{
+		"eth1": {}, "phones": {VLAN: &config.VLAN{Parent: "eth1", ID: 7}, MTU: 1400},
+	}
+	applyTo(t, p, named(both))
+	if l := p.at(4); l.Name != "phones" || !slices.Contains(l.AltNames, "eth1.7") || l.MTU != 1400 {
+		t.Errorf("%+v", l)
+	}
+	delete(both, "phones")
+	applyTo(t, p, named(both))
+	if p.at(4) == nil {
+		t.Error("it was removed")
+	}
+}
+
+func TestMatching(t *testing.T) {
+	for _, c := range []struct {
+		words string
+		match config.Match
+		want  string // name of the link found, or words of the error
+	}{
+		{"permanent MAC", config.Match{MAC: config.MAC{2, 0, 0, 0, 0, 1}}, "eth0"},
+		{"changed MAC is not the permanent one", config.Match{MAC: config.MAC{2, 0, 0, 0, 0, 9}}, "no link with MAC address 02:00:00:00:00:09"},
+		{"a VLAN borrows its MAC", config.Match{MAC: config.MAC{2, 0, 0, 0, 0, 2}}, "eth1"},
+		{"bus path", config.Match{Path: "0000:02:00.0"}, "eth1"},
+		{"name", config.Match{Name: "eth0"}, "eth0"},
+		{"no name", config.Match{Name: "eth7"}, "no link with name eth7; present: lo, eth0 02:00:00:00:00:09 at 0000:01:00.0"},
+	} {
+		found, _, err := find(DesiredInterface{Name: "lan", Match: c.match}, machine().devices, neverHad)
+		got := ""
+		if err != nil {
+			got = err.Error()
+		} else {
+			got = found.Name
+		}
+		if !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s, expected %s", c.words, got, c.want)
+		}
+	}
+	twice := machine().devices
+	twice[2].BusPath = twice[1].BusPath
+	if _, _, err := find(DesiredInterface{Name: "lan", Match: config.Match{Path: "0000:01:00.0"}}, twice, neverHad); err == nil {
+		t.Error("two ports at one bus path must be told apart by name")
+	}
+}
+
+func neverHad(string, int) bool { return false }
+
+func TestNamesTaken(t *testing.T) {
+	p := machine()
+	k := New(slog.New(slog.DiscardHandler))
+	k.system = p
+	d := render(t, named(map[string]*config.Interface{"eth1": {Match: &config.Match{Name: "eth0"}}}))
+	if err := k.Apply(context.Background(), d); err == nil || !strings.Contains(err.Error(), "another link has this name") || len(p.done) > 0 {
+		t.Errorf("error %v after %q", err, p.done)
+	}
+	d = render(t, named(map[string]*config.Interface{"a": {Match: &config.Match{Name: "eth0"}}, "b": {Match: &config.Match{Path: "0000:01:00.0"}}}))
+	if err := k.Apply(context.Background(), d); err == nil || !strings.Contains(err.Error(), "interfaces a and b both match link eth0") || len(p.done) > 0 {
+		t.Errorf("error %v after %q", err, p.done)
+	}
+}

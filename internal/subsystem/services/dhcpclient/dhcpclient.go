@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dhcpclient gets addresses for interfaces from DHCP servers, by busybox's
+// udhcpc, one for each interface.
+//
+// Why udhcpc: the state machine of RFC 2131 with its timers (renew, rebind, expire,
+// NAK, decline) has been in use in it on millions of routers for twenty years; it is on
+// the router's image anyway, as busybox is, and takes 0.5 MB of memory. The Go
+// library (insomniacslk/dhcp) makes the packets but leaves that state machine to
+// its caller and brings six modules; dhcpcd and dhclient want to set addresses and
+// routes themselves, which is the kernel package's work here.
+//
+// udhcpc only talks: what it hears goes through a script into a file, as a whole.
+// The Client follows those files and hands each lease on (see kernel.Learn), so:
+//
+//   - The lease is kept while the daemon is away: udhcpc goes on renewing, address
+//     and route stay in the kernel, and a new daemon reads the file before it looks
+//     at the kernel for the first time.
+//   - A lease ends when udhcpc says so, or when its time by the clock since boot is
+//     over and no udhcpc renewed it.
+package dhcpclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"minne/internal/base/plan"
+	"minne/internal/model/config"
+	"minne/internal/subsystem/services/program"
+)
+
+const (
+	binary = "udhcpc"
+	prefix = "dhcp-" // of the programs' directories; the interface's name follows
+)
+
+// script is what udhcpc calls with an event and the lease in its environment. A client that
+// begins says "deconfig" too, only to say that it has nothing yet: what the one before it leased holds on until
+// its time is over.
+const script = `#!/bin/sh
+# Made by minne. Called by udhcpc with an event; writes down the lease as a whole.
+cd "${0%/*}" || exit 1
+case $1 in
+deconfig)
+	if [ "$(cat client 2>/dev/null)" = "$PPID" ]; then rm -f lease; fi
+	echo "$PPID" >client
+	;;
+bound | renew)
+	echo "$PPID" >client
+	read -r up _ </proc/uptime
+	{
+		echo "at=$up"
+		for v in interface ip mask router dns domain staticroutes lease serverid; do
+			eval "printf '%s=%s\n' $v \"\$$v\""
+		done
+	} >lease.new && mv lease.new lease
+	;;
+esac
+`
+
+// Desired is which interfaces lease.
+type Desired struct {
+	Interfaces map[string]Leasing
+	programs   map[string]program.Desired
+}
+
+// Render says what runs; runDir is the instance's run directory.
+func Render(cfg *config.Config, runDir string) (Desired, error) {
+	d := Desired{Interfaces: map[string]Leasing{}, programs: map[string]program.Desired{}}
+	for name, i := range cfg.Interfaces {
+		if i == nil || !i.DHCP.Or(false) || i.Disabled {
+			continue
+		}
+		d.Interfaces[name] = renderLeasing(cfg, name)
+		d.programs[name] = render(name, cfg.System.Hostname, program.Dir(runDir, prefix+name))
+	}
+	return d, nil
+}
+
+// render is udhcpc for one interface. It asks for broadcast replies (-B): to an address that is not ours yet,
+// a reply by unicast is a packet that the fast path would forward or drop. It
+// looks for others that have the address (-a, RFC 2131 4.4.1), and never gives up.
+func render(name, hostname, dir string) program.Desired {
+	argv := []string{binary, "-f", "-i", name, "-p", filepath.Join(dir, "pid"), "-s", filepath.Join(dir, "event"),
+		"-B", "-a500", "-t", "4", "-T", "2", "-A", "10", "-O", "staticroutes"}
+	if hostname != "" {
+		argv = append(argv, "-x", "hostname:"+hostname)
+	}
+	return program.Desired{
+		Object: "DHCP client on " + name,
+		Argv:   argv,
+		Files:  map[string]string{"event": script},
+		Modes:  map[string]fs.FileMode{"event": 0o755},
+	}
+}
+
+// Learner takes what the servers give. It is called for one lease after the other.
+type Learner interface {
+	// Lease tells what an interface was leased, nil for nothing.
+	Lease(ctx context.Context, name string, lease *Lease) error
+	// Servers tells the DNS servers of all leases.
+	Servers([]netip.Addr) error
+}
+
+// Client is the DHCP clients of an instance.
+type Client struct {
+	runDir string
+	log    *slog.Logger
+	learn  Learner
+	ready  chan struct{}
+	wake   chan struct{} // something is to be done at another time than before
+	clock  func() time.Duration
+
+	mu       sync.Mutex
+	desired  Desired
+	applied  bool
+	programs map[string]*supervised
+	leases   map[string]*Lease
+	refused  map[string]string  // interface → why its lease is not used
+	again    map[string]*asking // interface → when it is asked for another
+	run      context.Context    // of Run, nil before
+	group    sync.WaitGroup
+}
+
+// supervised is a program and how to end watching it.
+type supervised struct {
+	*program.Program
+	end context.CancelFunc // nil before Run
+}
+
+// New returns the clients of an instance. Nothing runs before the first Apply. Recall hands on what
+// earlier ones leased.
+func New(runDir string, log *slog.Logger, learn Learner) *Client {
+	return &Client{runDir: runDir, log: log, learn: learn, ready: make(chan struct{}), wake: make(chan struct{}, 1), clock: sinceBoot,
+		programs: map[string]*supervised{}, leases: map[string]*Lease{}, refused: map[string]string{}, again: map[string]*asking{}}
+}
+
+// String names the task.
+func (c *Client) String() string { return "dhcp-client" }
+
+// Ready is closed once Run follows the leases.
+func (c *Client) Ready() <-chan struct{} { return c.ready }
+
+// program returns the program of an interface. The caller holds mu.
+func (c *Client) program(name string) *supervised {
+	s := c.programs[name]
+	if s == nil {
+		s = &supervised{Program: program.New(c.runDir, prefix+name, c.log.With("interface", name))}
+		c.programs[name] = s
+		c.supervise(s)
+	}
+	return s
+}
+
+// supervise starts the program's task once there is a Run.
+func (c *Client) supervise(s *supervised) {
+	if c.run == nil || s.end != nil {
+		return
+	}
+	ctx, end := context.WithCancel(c.run)
+	s.end = end
+	c.group.Go(func() { _ = s.Run(ctx) }) // it never fails
+}
+
+// known are the interfaces that have a client, of this daemon or of one before.
+func (c *Client) known() map[string]bool {
+	names := map[string]bool{}
+	for name := range c.programs {
+		names[name] = true
+	}
+	dirs, _ := filepath.Glob(filepath.Join(program.Dir(c.runDir, prefix+"*"), "command"))
+	for _, d := range dirs {
+		names[filepath.Base(filepath.Dir(d))[len(prefix):]] = true
+	}
+	return names
+}
+
+// Plan says which clients would begin and end.
+func (c *Client) Plan(ctx context.Context, d Desired) (changes []plan.Change, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	names := c.known()
+	for name := range d.programs {
+		names[name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		p := program.New(c.runDir, prefix+name, c.log)
+		list, err := p.Plan(ctx, d.programs[name])
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, list...)
+	}
+	return changes, nil
+}
+
+// Apply makes the clients those that are desired.
+func (c *Client) Apply(ctx context.Context, d Desired) error {
+	c.mu.Lock()
+	c.desired, c.applied = d, true
+	var failures []error
+	for name := range c.known() {
+		if _, wanted := d.programs[name]; wanted {
+			continue
+		}
+		s := c.program(name)
+		if err := s.Stop(ctx); err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		if s.end != nil {
+			s.end()
+		}
+		delete(c.programs, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.programs)) {
+		failures = append(failures, c.program(name).Apply(ctx, d.programs[name]))
+	}
+	c.mu.Unlock()
+	return errors.Join(append(failures, c.look(ctx))...)
+}
+
+// Restart begins anew with the client of an interface whose link is another one than before. What it was
+// leased is kept until the new client hears of something else. Without a client it does nothing.
+func (c *Client) Restart(ctx context.Context, name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, wanted := c.desired.programs[name]; !wanted {
+		return nil
+	}
+	return c.program(name).Restart(ctx)
+}
+
+// Stop ends all clients. Their addresses stay, like those that the operator wrote.
+func (c *Client) Stop(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.desired, c.applied = Desired{}, false
+	var failures []error
+	for name := range c.known() {
+		failures = append(failures, c.program(name).Stop(ctx))
+	}
+	return errors.Join(failures...)
+}
+
+// Recall hands on the leases that clients of an earlier daemon hold, before anything is put in place.
+func (c *Client) Recall(ctx context.Context) error {
+	c.mu.Lock()
+	for name := range c.known() {
+		if lease, err := c.read(name); err == nil && lease.left(c.clock()) > 0 {
+			c.leases[name] = lease
+		}
+	}
+	defer c.mu.Unlock()
+	var failures []error
+	for name, lease := range c.leases {
+		failures = append(failures, c.learn.Lease(ctx, name, lease))
+	}
+	return errors.Join(append(failures, c.learn.Servers(c.dns()))...)
+}
+
+// Run follows the leases until ctx ends. The clients go on.
+func (c *Client) Run(ctx context.Context) error {
+	changes, err := watch(ctx, filepath.Dir(program.Dir(c.runDir, "x")), c.log)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.run = ctx
+	for _, s := range c.programs {
+		c.supervise(s)
+	}
+	c.mu.Unlock()
+	close(c.ready)
+	for {
+		if err := c.look(ctx); err != nil && ctx.Err() == nil {
+			c.log.Error("lease", "error", err)
+		}
+		var timer <-chan time.Time
+		if next, ok := c.nextEnd(); ok {
+			timer = time.After(next)
+		}
+		select {
+		case <-ctx.Done():
+			c.group.Wait()
+			return nil
+		case <-changes:
+		case <-c.wake:
+		case <-timer:
+			c.askAgain(ctx)
+		}
+	}
+}
+
+// nextEnd is when the next lease ends, or a server is to be asked again.
+func (c *Client) nextEnd() (next time.Duration, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.leases {
+		if left := l.left(c.clock()); !l.forever() && (!ok || left < next) {
+			next, ok = left, true
+		}
+	}
+	for _, a := range c.again {
+		if left := a.at - c.clock(); !ok || left < next {
+			next, ok = left, true
+		}
+	}
+	return max(next, time.Millisecond), ok
+}
+
+// look reads what the clients wrote down and hands on what has changed.
+func (c *Client) look(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.applied {
+		return nil
+	}
+	var failures []error
+	names := maps.Clone(c.desired.Interfaces)
+	for name := range c.leases {
+		if _, wanted := names[name]; !wanted {
+			names[name] = Leasing{}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		leasing, wanted := c.desired.Interfaces[name]
+		if err := c.lookAt(ctx, name, leasing, wanted); err != nil {
+			failures = append(failures, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	return errors.Join(failures...)
+}
+
+func (c *Client) lookAt(ctx context.Context, name string, leasing Leasing, wanted bool) error {
+	var now *Lease
+	if wanted {
+		lease, err := c.read(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err == nil && lease.left(c.clock()) > 0 {
+			now = lease
+		}
+	}
+	refused := c.refused[name]
+	delete(c.refused, name)
+	if now != nil {
+		if why := leasing.refuses(now.Address); why != "" {
+			c.refused[name] = why
+			c.wait(name)
+			now = nil
+		} else {
+			leasing.sift(now, c.leasedElsewhere(name))
+		}
+	}
+	if c.refused[name] == "" {
+		delete(c.again, name)
+	}
+	before := c.leases[name]
+	if before.same(now) && c.refused[name] == refused {
+		if now != nil {
+			c.leases[name] = now // renewed
+		}
+		return nil
+	}
+	switch {
+	case now != nil:
+		c.log.Info("leased", "interface", name, "address", now.Address, "routes", now.Routes, "dns", now.DNS, "server", now.Server, "seconds", now.Seconds)
+		if len(now.Refused) > 0 {
+			c.log.Warn("routes of a DHCP server refused", "interface", name, "routes", now.Refused, "server", now.Server)
+		}
+	case c.refused[name] != "":
+		c.log.Error("lease refused", "interface", name, "reason", c.refused[name])
+	case before != nil:
+		c.log.Warn("lease ended", "interface", name, "address", before.Address)
+	}
+	if now == nil {
+		delete(c.leases, name)
+	} else {
+		c.leases[name] = now
+	}
+	return errors.Join(c.learn.Lease(ctx, name, now), c.learn.Servers(c.dns()))
+}
+
+func (c *Client) read(name string) (*Lease, error) {
+	b, err := os.ReadFile(filepath.Join(program.Dir(c.runDir, prefix+name), "lease"))
+	if err != nil {
+		return nil, err
+	}
+	return parse(string(b))
+}
+
+// TrimOutput bounds what the clients have printed.
+func (c *Client) TrimOutput() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.programs {
+		p.TrimOutput()
+	}
+}
+
+// Observed is the lease of one interface.
+type Observed struct {
+	Interface string        `json:"interface"`
+	Client    program.State `json:"client"`
+	Lease     *Lease        `json:"lease,omitempty"`
+	Left      string        `json:"left,omitempty"`    // time until it ends unless renewed
+	Refused   string        `json:"refused,omitempty"` // why the lease is not used
+}
+
+// Observe says what is leased.
+func (c *Client) Observe() (list []Observed) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(c.desired.Interfaces)) {
+		o := Observed{Interface: name, Lease: c.leases[name], Refused: c.refused[name]}
+		if s := c.programs[name]; s != nil {
+			o.Client = s.State()
+		}
+		if o.Lease != nil && !o.Lease.forever() {
+			o.Left = o.Lease.left(c.clock()).Round(time.Second).String()
+		}
+		list = append(list, o)
+	}
+	return list
+}
+
+// dns are the DNS servers that were told, in the order of the interfaces' names, each once.
+func (c *Client) dns() (list []netip.Addr) {
+	for _, name := range slices.Sorted(maps.Keys(c.leases)) {
+		for _, a := range c.leases[name].DNS {
+			if !slices.Contains(list, a) {
+				list = append(list, a)
+			}
+		}
+	}
+	return list
+}

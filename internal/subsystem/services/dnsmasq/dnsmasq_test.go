@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsmasq
+
+import (
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"minne/internal/model/config"
+	"minne/internal/testing/servicetest"
+)
+
+// dnsmasq's configuration stays what it is, and dnsmasq takes it.
+func TestRender(t *testing.T) {
+	for name, text := range map[string]string{
+		"whole": `
+  dhcp:
+    lan:
+      pool: 192.0.2.100-192.0.2.199
+      lease-time: 1h
+      static:
+        nas: {mac: "52:54:00:00:00:01", address: 192.0.2.20}
+    guests: {pool: 198.51.100.10-198.51.100.20, router: 198.51.100.2, dns: [9.9.9.9, 1.1.1.1]}
+  router-advertisements:
+    lan: {prefixes: ["2001:db8::/64"], lifetime: 30m}
+    guests: {prefixes: ["2001:db8:1::/64"], default-router: off}
+  dns:
+    interfaces: [lan]
+    upstream: [203.0.113.53, "2001:db8:f::53"]
+    domain: home.arpa
+    names: {printer: 192.0.2.30, www.example.org: 192.0.2.80}
+    private-domains: [corp.example]
+    cache: 5000
+  ntp: {servers: [192.0.2.123], interfaces: [lan]}
+`,
+		"learned": "\n  dns: {interfaces: [lan, guests]}\n",
+		"dhcp":    "\n  dhcp: {lan: {pool: 192.0.2.100-192.0.2.199}}\n",
+		"ra":      "\n  router-advertisements: {lan: {prefixes: [\"2001:db8::/64\"]}}\n",
+	} {
+		cfg := servicetest.Config(t, "services:"+text)
+		d, err := Render(cfg, "/run/minne")
+		if err != nil {
+			t.Fatal(err)
+		}
+		servicetest.Golden(t, name+".conf", d)
+		file := filepath.Join(t.TempDir(), "conf")
+		if err := os.WriteFile(file, []byte(d.Files["dnsmasq.conf"]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(binary, "--test", "--conf-file="+file).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
+	if d, err := Render(servicetest.Config(t, ""), "/run/minne"); err != nil || !d.Empty() {
+		t.Errorf("without services: %+v, %v", d, err)
+	}
+}
+
+func TestLeases(t *testing.T) {
+	s := New(t.TempDir(), slog.New(slog.DiscardHandler))
+	if list, err := s.Leases(); list != nil || err != nil {
+		t.Errorf("without a server: %v, %v", list, err)
+	}
+	if err := os.MkdirAll(s.Dir(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text := "1795287600 52:54:00:00:00:07 192.0.2.107 laptop 01:52:54:00:00:00:07\n0 52:54:00:00:00:08 192.0.2.108 * *\nduid 00:01:00\nnonsense\n"
+	if err := os.WriteFile(filepath.Join(s.Dir(), leaseFile), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	list, err := s.Leases()
+	want := []Lease{
+		{Address: netip.MustParseAddr("192.0.2.107"), MAC: "52:54:00:00:00:07", Name: "laptop", Until: time.Unix(1795287600, 0).UTC()},
+		{Address: netip.MustParseAddr("192.0.2.108"), MAC: "52:54:00:00:00:08"},
+	}
+	if err != nil || len(list) != 2 || list[0] != want[0] || list[1] != want[1] {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// Servers that are learned before dnsmasq runs are there when it does, and go with it.
+func TestUpstream(t *testing.T) {
+	s := New(t.TempDir(), slog.New(slog.DiscardHandler))
+	if err := s.Upstream([]netip.Addr{netip.MustParseAddr("192.0.2.53")}); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(s.Dir(), serverFile)
+	if _, err := os.Stat(file); err == nil {
+		t.Error("written although nothing runs")
+	}
+	s.runs = true
+	if err := s.write(); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(file); err != nil || !strings.Contains(string(b), "nameserver 192.0.2.53\n") {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// dnsmasq has room for all leases of big pools: by itself it stops at 1,000.
+func TestRoomForAllLeases(t *testing.T) {
+	cfg := servicetest.Config(t, "services: {dhcp: {lan: {pool: 192.0.2.100-192.0.2.199}}}")
+	wantRoom := func(line string) {
+		t.Helper()
+		d, err := Render(cfg, "/run/minne")
+		if err != nil || !strings.Contains(d.Files["dnsmasq.conf"], line) {
+			t.Errorf("%v\n%s\nwant %s", err, d.Files["dnsmasq.conf"], line)
+		}
+	}
+	wantRoom("dhcp-lease-max=1000\n")
+	cfg.Interfaces["campus"] = &config.Interface{Addresses: []config.Address{{Prefix: netip.MustParsePrefix("10.1.0.1/16")}}}
+	cfg.Services.DHCP["campus"] = &config.DHCPServer{
+		Pool:   config.AddressRange{First: netip.MustParseAddr("10.1.0.10"), Last: netip.MustParseAddr("10.1.255.9")},
+		Static: map[string]*config.StaticLease{"nas": {MAC: config.MAC{0x52, 0x54}, Address: netip.MustParseAddr("10.1.0.2")}},
+	}
+	wantRoom("dhcp-lease-max=65381\n")
+}
+
+// Tags of an interface are none that dnsmasq gives by itself: options of an interface with the name
+// known would go to hosts of another that are known.
+func TestTagsAreOurs(t *testing.T) {
+	cfg := servicetest.Config(t, "services: {dhcp: {lan: {pool: 192.0.2.100-192.0.2.199}}}")
+	cfg.Interfaces["known"] = cfg.Interfaces["lan"]
+	cfg.Services.DHCP["known"] = cfg.Services.DHCP["lan"]
+	d, err := Render(cfg, "/run/minne")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []string{"set:known", "tag:known"} {
+		if strings.Contains(d.Files["dnsmasq.conf"], word) {
+			t.Errorf("%s:\n%s", word, d.Files["dnsmasq.conf"])
+		}
+	}
+}

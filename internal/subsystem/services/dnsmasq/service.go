@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsmasq
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"minne/internal/subsystem/services/program"
+)
+
+// Service is the dnsmasq of an instance.
+type Service struct {
+	*program.Program
+
+	mu       sync.Mutex
+	runs     bool // it was applied and is not off
+	upstream []netip.Addr
+}
+
+// New returns the service. Nothing runs before the first Apply.
+func New(runDir string, log *slog.Logger) *Service {
+	return &Service{Program: program.New(runDir, Name, log)}
+}
+
+// Apply makes dnsmasq run as desired, or not at all.
+func (s *Service) Apply(ctx context.Context, d program.Desired) error {
+	s.mu.Lock()
+	s.runs = !d.Empty()
+	err := s.write()
+	s.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("%s: %w", d.Object, err)
+	}
+	return s.Program.Apply(ctx, d)
+}
+
+// Stop ends dnsmasq.
+func (s *Service) Stop(ctx context.Context) error { return s.Apply(ctx, program.Desired{}) }
+
+// Upstream takes the servers that DHCP told, to be asked when the configuration names none. dnsmasq
+// reads the file again when it has changed.
+func (s *Service) Upstream(servers []netip.Addr) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.upstream = servers
+	return s.write()
+}
+
+func (s *Service) write() error {
+	if !s.runs {
+		return nil
+	}
+	if err := os.MkdirAll(s.Dir(), 0o755); err != nil {
+		return err
+	}
+	return program.Replace(filepath.Join(s.Dir(), serverFile), resolvConf(s.upstream), 0o644)
+}
+
+// resolvConf is a resolv.conf(5) with these servers.
+func resolvConf(servers []netip.Addr) string {
+	var b strings.Builder
+	b.WriteString("# Made by minne.\n")
+	for _, a := range servers {
+		fmt.Fprintf(&b, "nameserver %s\n", a)
+	}
+	return b.String()
+}
+
+// Lease is an address that a host was given.
+type Lease struct {
+	Address netip.Addr `json:"address"`
+	MAC     string     `json:"mac"`
+	Name    string     `json:"name,omitempty"`
+	Until   time.Time  `json:"until,omitzero"` // zero: for ever
+}
+
+// Leases reads what was given. Without a server there are none.
+func (s *Service) Leases() ([]Lease, error) {
+	f, err := os.Open(filepath.Join(s.Dir(), leaseFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var list []Lease
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if l, ok := readLease(lines.Text()); ok {
+			list = append(list, l)
+		}
+	}
+	return list, lines.Err()
+}
+
+// readLease reads a line of dnsmasq's file: the end in seconds of 1970, MAC, address, name or *, client id.
+func readLease(line string) (l Lease, ok bool) {
+	f := strings.Fields(line)
+	if len(f) < 4 {
+		return l, false
+	}
+	end, err := strconv.ParseInt(f[0], 10, 64)
+	if err != nil {
+		return l, false
+	}
+	if l.Address, err = netip.ParseAddr(f[2]); err != nil {
+		return l, false
+	}
+	if l.MAC = f[1]; end != 0 {
+		l.Until = time.Unix(end, 0).UTC()
+	}
+	if f[3] != "*" {
+		l.Name = f[3]
+	}
+	return l, true
+}

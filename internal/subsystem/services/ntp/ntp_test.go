@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ntp
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"minne/internal/testing/servicetest"
+)
+
+// chronyd's configuration stays what it is, and chronyd takes it. Who does not own the host's clock
+// leaves it alone.
+func TestRender(t *testing.T) {
+	for name, of := range map[string]struct {
+		text string
+		own  bool
+	}{
+		"client": {"services: {ntp: {servers: [2.debian.pool.ntp.org, 192.0.2.123]}}", true},
+		"lan":    {"services: {ntp: {servers: [192.0.2.123], interfaces: [lan]}}", true},
+		"beside": {"services: {ntp: {servers: [\"2001:db8::123\"], interfaces: [lan, guests]}}", false},
+	} {
+		d, err := Render(servicetest.Config(t, of.text), "/run/minne", of.own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		servicetest.Golden(t, name+".conf", d)
+		file := filepath.Join(t.TempDir(), "conf")
+		if err := os.WriteFile(file, []byte(d.Files["chrony.conf"]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(binary, "-p", "-f", file).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
+	if d, err := Render(servicetest.Config(t, ""), "/run/minne", true); err != nil || !d.Empty() {
+		t.Errorf("without NTP: %+v, %v", d, err)
+	}
+}
+
+// Reports of chronyc, one with a server and one without.
+func TestUnsynchronised(t *testing.T) {
+	for report, wrong := range map[string]bool{
+		"C0000235,192.0.2.123,3,1795373940.1,0.000001,-0.000002,0.00001,-1.2,0.01,0.2,0.03,0.001,64.2,Normal\n": false,
+		"00000000,,0,0.000000000,0.0,0.0,0.0,0.0,0.0,0.0,1.0,1.0,0.0,Not synchronised\n":                        true,
+		"": true,
+	} {
+		if got := unsynchronised(report); (got != "") != wrong {
+			t.Errorf("%q: %q", report, got)
+		}
+	}
+}
+
+// A chronyd that nobody has told the time says so.
+func TestTroubleOfChronyd(t *testing.T) {
+	dir, err := os.MkdirTemp("", "minne-ntp-") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := New(dir, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	t.Cleanup(func() {
+		if err := errors.Join(s.Stop(context.Background()), os.RemoveAll(dir)); err != nil {
+			t.Error(err)
+		}
+	})
+	d, err := Render(servicetest.Config(t, "services: {ntp: {servers: [192.0.2.123]}}"), dir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Apply(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Trouble(t.Context()); got != "" {
+		t.Errorf("just started: %q", got)
+	}
+	if got := s.ask(t.Context()); !strings.Contains(got, "no time server has answered") {
+		t.Errorf("no server answers: %q", got)
+	}
+}

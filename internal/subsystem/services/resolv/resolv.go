@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package resolv says whom the router itself asks for names: its own DNS server
+// where it has one, else the servers that DHCP told. It writes resolv.conf in the
+// instance's run directory and leaves /etc alone; the router's image has a link
+// there.
+package resolv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"minne/internal/base/plan"
+	"minne/internal/model/config"
+	"minne/internal/subsystem/services/program"
+)
+
+// Desired is what the configuration says about it.
+type Desired struct {
+	Own    bool // this router's own DNS server
+	Learn  bool // the servers that DHCP told
+	Domain string
+}
+
+// Render makes the Desired of a configuration.
+func Render(cfg *config.Config) (d Desired, err error) {
+	if dns := cfg.Services.DNS; dns != nil {
+		return Desired{Own: true, Domain: dns.Domain}, nil
+	}
+	for _, i := range cfg.Interfaces {
+		d.Learn = d.Learn || i != nil && i.DHCP.Or(false)
+	}
+	return d, nil
+}
+
+// Resolv is the file of an instance.
+type Resolv struct {
+	file string
+
+	mu      sync.Mutex
+	desired Desired
+	applied bool
+	told    []netip.Addr
+}
+
+// New returns the file in the instance's run directory.
+func New(runDir string) *Resolv { return &Resolv{file: filepath.Join(runDir, "resolv.conf")} }
+
+// Plan says nothing: operators see the services that it follows from.
+func (r *Resolv) Plan(context.Context, Desired) ([]plan.Change, error) { return nil, nil }
+
+// Apply writes the file, or removes it where nothing is known.
+func (r *Resolv) Apply(_ context.Context, d Desired) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.desired, r.applied = d, true
+	return r.write()
+}
+
+// Told takes the servers that DHCP told.
+func (r *Resolv) Told(servers []netip.Addr) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told = servers
+	return r.write()
+}
+
+func (r *Resolv) write() error {
+	if !r.applied {
+		return nil
+	}
+	text := Text(r.desired, r.told)
+	if text == "" {
+		if err := os.Remove(r.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(r.file), 0o755); err != nil {
+		return err
+	}
+	return program.Replace(r.file, text, 0o644)
+}
+
+// Text is the file, "" for none.
+func Text(d Desired, told []netip.Addr) string {
+	if d.Own {
+		told = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+	} else if !d.Learn || len(told) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("# Made by minne.\n")
+	if d.Domain != "" {
+		fmt.Fprintf(&b, "search %s\n", d.Domain)
+	}
+	for _, a := range told[:min(len(told), 3)] { // resolv.conf(5) reads three
+		fmt.Fprintf(&b, "nameserver %s\n", a)
+	}
+	return b.String()
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ssh takes logins of the user admin over the network, by OpenSSH's
+// sshd: only where interfaces are named, only by key unless passwords are switched
+// on. It listens on the addresses of those interfaces, so what comes in by others
+// finds nobody even without a firewall, unless it is sent to those addresses.
+//
+// OpenSSH and not Dropbear, because people on a campus come with hardware keys
+// (sk-ssh-ed25519), jump hosts and scp over SFTP; it takes 1.2 MB on the image.
+package ssh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strings"
+
+	"minne/internal/base/medium"
+	"minne/internal/base/plan"
+	"minne/internal/model/config"
+	"minne/internal/subsystem/services/program"
+)
+
+// Name is the program's directory below the run directory, and its task.
+const Name = "sshd"
+
+const (
+	binary  = "/usr/sbin/sshd"       // sshd wants to know where it is
+	HostKey = "ssh_host_ed25519_key" // name of the host key in KeyDir
+	// separation is where sshd's unprivileged half is shut in; compiled into it.
+	separation = "/run/sshd"
+)
+
+// User is who may log in.
+const User = "admin"
+
+// Desired is the program with where its host key is.
+type Desired struct {
+	program.Desired
+	KeyDir string // directory of the host key, beside the configuration
+}
+
+// Service is the sshd of an instance.
+type Service struct{ *program.Program }
+
+// New returns the service. Nothing runs before the first Apply.
+func New(runDir string, log *slog.Logger) *Service {
+	return &Service{program.New(runDir, Name, log)}
+}
+
+// KeyDir is where the host key is kept; configFile is the instance's configuration.
+func KeyDir(configFile string) string { return filepath.Join(filepath.Dir(configFile), "ssh") }
+
+// Render makes the configuration of sshd.
+func Render(cfg *config.Config, runDir, configFile string) (Desired, error) {
+	s := cfg.Services.SSH
+	if s == nil {
+		return Desired{}, nil
+	}
+	dir := program.Dir(runDir, Name)
+	d := Desired{KeyDir: KeyDir(configFile)}
+	port := s.Port
+	if port == 0 {
+		port = 22
+	}
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("# Made by minne from minne.yaml; changes here are lost.")
+	line("Port %d", port)
+	for _, name := range s.Interfaces {
+		for _, a := range cfg.Interfaces[name].Addresses {
+			if !a.Addr().IsLinkLocalUnicast() { // which sshd wants to find now, or it does not start
+				line("ListenAddress %s", a.Addr())
+			}
+		}
+	}
+	line("HostKey %s", filepath.Join(d.KeyDir, HostKey))
+	line("PidFile %s", filepath.Join(dir, "pid"))
+	line("AllowUsers %s", User)
+	// On the router's image admin has user id 0, which sshd takes for root; the user root is in no list.
+	line("PermitRootLogin %s", map[bool]string{true: "yes", false: "prohibit-password"}[s.Passwords.Or(false)])
+	line("AuthorizedKeysFile %s", filepath.Join(dir, "authorized_keys"))
+	line("PasswordAuthentication %s", yes(s.Passwords.Or(false)))
+	line("KbdInteractiveAuthentication no")
+	line("PermitEmptyPasswords no")
+	line("UsePAM no") // the image has none; the password is checked against /etc/shadow
+	line("MaxAuthTries 4")
+	line("LoginGraceTime 30")
+	line("MaxStartups 10:30:60")
+	line("PerSourceMaxStartups 5")
+	line("X11Forwarding no")
+	line("AllowAgentForwarding no")
+	line("ClientAliveInterval 60")
+	line("PrintMotd no")
+	line("Subsystem sftp internal-sftp")
+
+	d.Object = "SSH login"
+	how := "by key"
+	if s.Passwords.Or(false) {
+		how = "by key or password"
+	}
+	d.Facts = []string{fmt.Sprintf("of %s %s on %s (port %d)", User, how, strings.Join(s.Interfaces, ", "), port)}
+	conf := filepath.Join(dir, "sshd_config")
+	d.Files = map[string]string{
+		"sshd_config":     b.String(),
+		"authorized_keys": strings.Join(append([]string{"# Made by minne from system.admin.ssh-keys."}, cfg.System.Admin.SSHKeys...), "\n") + "\n",
+	}
+	d.Argv = []string{binary, "-D", "-f", conf}
+	d.Check = []string{binary, "-t", "-f", conf}
+	return d, nil
+}
+
+func yes(on bool) string {
+	if on {
+		return "yes"
+	}
+	return "no"
+}
+
+// Plan says what Apply would change. A host without the user is told of before anything is.
+func (s *Service) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
+	if err := d.hasUser(); err != nil {
+		return nil, err
+	}
+	return s.Program.Plan(ctx, d.Desired)
+}
+
+// hasUser says what to do on a host that has no user to log in.
+func (d Desired) hasUser() error {
+	if d.Empty() {
+		return nil
+	}
+	if _, err := user.Lookup(User); err != nil {
+		return fmt.Errorf("SSH login: %w; make that user (adduser %s), or leave services.ssh to the host's own sshd", err, User)
+	}
+	return nil
+}
+
+// Apply makes sshd run as desired. A router that has no host key gets one.
+func (s *Service) Apply(ctx context.Context, d Desired) error {
+	if err := d.hasUser(); err != nil {
+		return err
+	}
+	if !d.Empty() {
+		if err := os.MkdirAll(separation, 0o755); err != nil {
+			return fmt.Errorf("SSH login: %w", err)
+		}
+		if err := EnsureHostKey(ctx, d.KeyDir); err != nil {
+			return fmt.Errorf("SSH login: %w", err)
+		}
+	}
+	return s.Program.Apply(ctx, d.Desired)
+}
+
+// Stop ends sshd; logins that are open stay.
+func (s *Service) Stop(ctx context.Context) error { return s.Program.Stop(ctx) }
+
+// EnsureHostKey makes the key by which clients know the router, unless there is one. The last thing
+// to appear is the key's own file, so that a power cut leaves either none or a whole pair.
+func EnsureHostKey(ctx context.Context, dir string) (err error) {
+	if _, err := os.Stat(filepath.Join(dir, HostKey)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	done, err := medium.Writable(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	scratch, err := os.MkdirTemp(dir, ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	made := filepath.Join(scratch, HostKey)
+	out, err := exec.CommandContext(ctx, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "minne", "-f", made).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("ssh-keygen: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	for _, suffix := range []string{".pub", ""} {
+		if err := syncFile(made + suffix); err != nil {
+			return err
+		}
+		if err := os.Rename(made+suffix, filepath.Join(dir, HostKey+suffix)); err != nil {
+			return err
+		}
+	}
+	return syncFile(dir)
+}
+
+// syncFile waits until a file or directory is on the disk.
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// Fingerprint is how a host key is told to people who compare it, "" when there is none.
+func Fingerprint(ctx context.Context, dir string) string {
+	out, err := exec.CommandContext(ctx, "ssh-keygen", "-l", "-f", filepath.Join(dir, HostKey+".pub")).Output()
+	if err != nil {
+		return ""
+	}
+	if f := strings.Fields(string(out)); len(f) > 1 {
+		return f[1]
+	}
+	return ""
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ssh
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"minne/internal/testing/servicetest"
+)
+
+// sshd's configuration stays what it is, and sshd takes it.
+func TestRender(t *testing.T) {
+	dir := t.TempDir()
+	if err := EnsureHostKey(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(separation, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"key":      "services: {ssh: {interfaces: [lan]}}",
+		"password": "services: {ssh: {interfaces: [lan, guests], passwords: on, port: 2222}}",
+	} {
+		d, err := Render(servicetest.Config(t, text), "/run/minne", "/etc/minne/minne.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		servicetest.Golden(t, name+".conf", d.Desired)
+		file := filepath.Join(dir, "conf")
+		conf := strings.ReplaceAll(d.Files["sshd_config"], d.KeyDir, dir)
+		if err := os.WriteFile(file, []byte(conf), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(binary, "-t", "-f", file).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
+	if d, err := Render(servicetest.Config(t, ""), "/run/minne", "/etc/minne/minne.yaml"); err != nil || !d.Empty() {
+		t.Errorf("without SSH: %+v, %v", d, err)
+	}
+}
+
+// A host key is made once, for root alone, and leaves nothing beside it.
+func TestHostKey(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ssh")
+	var keys [2]string
+	for i := range keys {
+		if err := EnsureHostKey(t.Context(), dir); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(dir, HostKey))
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys[i] = string(b)
+	}
+	if keys[0] != keys[1] {
+		t.Error("the key was made anew")
+	}
+	st, err := os.Stat(filepath.Join(dir, HostKey))
+	if err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", st.Mode(), err)
+	}
+	if list, err := os.ReadDir(dir); err != nil || len(list) != 2 {
+		t.Errorf("%v, %v", list, err)
+	}
+	if print := Fingerprint(t.Context(), dir); !regexp.MustCompile(`^SHA256:[A-Za-z0-9+/]{43}$`).MatchString(print) {
+		t.Errorf("fingerprint %q", print)
+	}
+}

@@ -47,15 +47,15 @@ func Reference() string {
 	return b.String()
 }
 
-const referenceHead = `# Rules of the firewall
+const referenceHead = `# Firewall rules
 
-This page is made from the tables of the source (go test ./internal/model/policy -run
-TestReference -update). The guide is [firewall.md](../guides/firewall.md), the keys
+This page is generated from the tables in the source (go test ./internal/model/policy -run
+TestReference -update). The guide is [firewall.md](../guides/firewall.md); the keys
 around the rules are in [config.md](config.md).
 
 ## Grammar
 
-What is in brackets may be left out, from the right; ` + "`{}`" + ` is any number of times.
+Parts in brackets are optional and are left out from the right. ` + "`{}`" + ` means any number of times.
 
 ` + "```" + `text
 rule        = action protocol [source ["from" ports] [destination [ports | type]]] {option}
@@ -71,43 +71,43 @@ option      = "log" [text] | "limit" number "/" ("s" | "m" | "h" | "d") ["burst"
 text        = a word, or words in double quotes; after log always in quotes
 ` + "```" + `
 
-| rule | says |
+| rule | meaning |
 |---|---|
-| ` + "`permit tcp any @web 80,443`" + ` | everybody may reach the hosts of the set web on these ports |
-| ` + "`permit udp @noc self 161 limit 100/s`" + ` | the hosts of noc may ask the router itself by SNMP, a hundred new requests a second |
-| ` + "`permit tcp any from 1024-65535 192.0.2.7 ssh`" + ` | the source port counts too |
-| ` + "`reject tcp any any smtp name \"no mail\"`" + ` | the sender is told, instead of waiting |
-| ` + "`deny udp any any schedule lessons`" + ` | no UDP in the times that firewall.schedules calls lessons |
-| ` + "`deny any log`" + ` | everything else is dropped, and some of it logged |
+| ` + "`permit tcp any @web 80,443`" + ` | everybody may connect to the hosts of the set web on these ports |
+| ` + "`permit udp @noc self 161 limit 100/s`" + ` | the hosts of noc may query the router itself by SNMP, at most 100 new requests a second |
+| ` + "`permit tcp any from 1024-65535 192.0.2.7 ssh`" + ` | the source port must match too |
+| ` + "`reject tcp any any smtp name \"no mail\"`" + ` | the sender gets an error at once and need not wait for a timeout |
+| ` + "`deny udp any any schedule lessons`" + ` | no UDP during the schedule lessons |
+| ` + "`deny any log`" + ` | everything else is dropped, and at most ten packets a second are logged |
 
 ## Meaning
 
-- For a packet, the policies of its two zones are read in the order of the file. The first rule
-  that matches decides.
-- ` + "`permit`" + ` lets the packet pass and, where state is kept, everything that belongs to its
-  connection: replies, later packets, ICMP errors about it. ` + "`deny`" + ` drops without a word.
-  ` + "`reject`" + ` drops and tells the sender: TCP by a reset, others by ICMP. The kernel tells only
-  about protocols whose checksum it knows.
-- ` + "`self`" + ` is the router. As destination it makes the rule one for packets to the router, as source
-  one for packets that the router sends, whatever the policy's other zone is.
-- Rules see addresses after the translation of destinations (port forwards, one-to-one) and before
-  that of sources (masquerade, pools, one-to-one): the addresses of the hosts inside.
-- A rule that names addresses of one family is about that family only. ` + "`any`" + ` is both.
-- ` + "`limit`" + ` counts what the rule matches, all senders together: above the rate the rule denies.
-  With state these are new connections. ` + "`burst`" + ` (5) is how many may come at once.
-- ` + "`log`" + ` writes at most ten packets a second of the rule to the kernel's log, with its text or
-  its name or number in front.
-- ` + "`schedule`" + ` makes the rule hold at the times of that name in ` + "`firewall.schedules`" + ` only. What it
-  permitted ends with its time.
+- For each packet, the policies of its zone pair are searched in the order of the file. The first
+  rule that matches decides.
+- ` + "`permit`" + ` passes the packet. In a stateful policy it also passes the rest of the connection:
+  replies, later packets, and ICMP errors about it. ` + "`deny`" + ` drops silently. ` + "`reject`" + ` drops and
+  sends an error to the sender: a reset for TCP, ICMP for the rest. The kernel sends errors only for
+  protocols whose checksum it knows.
+- ` + "`self`" + ` is the router. As the destination it makes a rule for packets to the router, as the source
+  a rule for packets that the router sends, whatever the policy's other zone is.
+- Rules see addresses after destination NAT (port forwards, one-to-one) and before source NAT
+  (masquerade, pools, one-to-one): the addresses of the inside hosts.
+- A rule with addresses of one family applies to that family only. ` + "`any`" + ` means both.
+- ` + "`limit`" + ` is a rate limit of all senders together: above it, the rule denies. In a stateful policy
+  it counts new connections. ` + "`burst`" + ` (default 5) is how many may come at once.
+- ` + "`log`" + ` writes at most ten packets a second of the rule to the kernel's log, with the given text,
+  or else the rule's name or number.
+- ` + "`schedule`" + ` makes the rule apply only during that entry of ` + "`firewall.schedules`" + `. When it ends,
+  the connections that the rule permitted end too.
 - Every rule counts its packets and bytes: ` + "`minne show firewall`" + `.
-- What a policy doesn't decide, by a rule or its ` + "`default`" + `, is decided by the next policy of the
-  same zones, at last by ` + "`firewall.defaults`" + `: dropped and logged between zones and to the router,
-  permitted inside a zone and from the router.
-- In a ` + "`stateless`" + ` policy each packet is judged alone, and so is the way back.
+- When neither a rule nor the ` + "`default`" + ` of a policy decides, the next policy of the same zone pair
+  does, and in the end ` + "`firewall.defaults`" + `: drop and log between zones and to the router, permit
+  within a zone and from the router.
+- A ` + "`stateless`" + ` policy checks each packet alone. Then the reverse direction is stateless too.
 
 ## What the router's own services open
 
-Neighbour discovery, multicast listeners, IGMP and ping (` + "`firewall.icmp-limit`" + `) reach the router
-from everywhere. BGP and its BFD are open to the addresses of the configured peers, OSPF and its BFD
-on the interfaces that speak it. These come before all rules.
+Every sender can reach the router by neighbour discovery, multicast listener discovery, IGMP and
+ping (` + "`firewall.icmp-limit`" + `). BGP and its BFD are open to the addresses of the configured peers, OSPF
+and its BFD on the interfaces that run OSPF. These openings come before all rules.
 `

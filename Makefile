@@ -12,7 +12,7 @@ export CGO_ENABLED = 0
 export BPF_CLANG BPF_STRIP
 
 bpf_sources := $(wildcard bpf/*.c bpf/*.h bpf/algo/*.h bpf/include/asm/*.h)
-generators  := $(shell grep -rl --include=*.go '^//go:generate go tool bpf2go' internal cmd 2>/dev/null)
+generators  := $(shell grep -rl --include=*.go '^//go:generate go tool bpf2go' internal cmd 2>/dev/null) internal/subsystem/fastpath/reasons.go.in
 # Architectures that a release is built for; `make cross` proves that they compile.
 platforms   := amd64 arm64 arm mips mipsle ppc64le riscv64
 
@@ -111,4 +111,4 @@ cross: generate
 clean:
 	rm -rf bin build
 	rm -f internal/lab/platform/native/minne-procbench-* internal/lab/platform/native/program_*.go
-	find internal -name '*_bpfe[lb].go' -delete -o -name '*_bpfe[lb].o' -delete
+	find internal -name '*_bpfe[lb].go' -delete -o -name '*_bpfe[lb].o' -delete -o -name reasons_words.go -delete

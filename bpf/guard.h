@@ -58,50 +58,15 @@ struct {
 // Where a reason leads: the class, and whether the packet may be for the router.
 #define GUARD_CLASS 0x3f
 #define GUARD_ASK 0x40 // the routing table knows
-#define GUARD_OURS 0x80 // it is, or for whoever listens on the link
+#define GUARD_LOCAL 0x80 // it is, or for whoever listens on the link
 #define GUARD_GROUP 0x100 // and not for the router alone
 #define GUARD_KNOWN 0x200 // TCP and UDP are of a connection that conntrack knows
 #define GUARD_MAYBE 0x400 // the kernel may translate it: what no socket of the router takes is not the router's
 #define GUARD_SOURCE 0x800 // where the source's route leads says whether the kernel may well forward it
 #define GUARD_HEADER 0x1000 // and here the IPv6 header
 
-static const __u16 guard_of_reason[REASON_COUNT] = {
-	// Absent: GUARD_KERNEL.
-	[REASON_NOT_READY] = GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE,
-	[REASON_TABLE_FULL] = GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE,
-	[REASON_POLICY_RULES] = GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE,
-	[REASON_NO_DAEMON] = GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE,
-	[REASON_FORWARDING_OFF] = GUARD_MULTICAST | GUARD_OURS,
-	[REASON_GROUP_MAC] = GUARD_MULTICAST | GUARD_OURS | GUARD_GROUP,
-	[REASON_OTHER_MAC] = GUARD_STRAY,
-	[REASON_ETHERTYPE] = GUARD_STRAY | GUARD_OURS,
-	[REASON_OPTIONS] = GUARD_OPTIONS,
-	[REASON_FRAGMENT] = GUARD_FRAGMENT | GUARD_OURS,
-	[REASON_HOP_BY_HOP] = GUARD_OPTIONS,
-	[REASON_EXTENSION] = GUARD_OPTIONS | GUARD_HEADER,
-	[REASON_MULTICAST] = GUARD_MULTICAST | GUARD_OURS | GUARD_GROUP,
-	[REASON_BROADCAST] = GUARD_MULTICAST | GUARD_OURS | GUARD_GROUP,
-	[REASON_LOOPBACK] = GUARD_STRAY,
-	[REASON_LINK_LOCAL] = GUARD_MULTICAST | GUARD_OURS,
-	[REASON_UNSPECIFIED] = GUARD_MULTICAST | GUARD_OURS,
-	[REASON_TTL] = GUARD_TTL | GUARD_ASK,
-	[REASON_LOCAL] = GUARD_PROTOCOLS | GUARD_OURS,
-	[REASON_OWN_SOURCE] = GUARD_STRAY,
-	[REASON_SOURCE_CHECK] = GUARD_STRAY | GUARD_SOURCE,
-	[REASON_NO_ROUTE] = GUARD_NO_ROUTE,
-	[REASON_UNREACHABLE] = GUARD_NO_ROUTE,
-	[REASON_PROHIBIT] = GUARD_NO_ROUTE,
-	[REASON_NO_NEIGHBOUR] = GUARD_NO_NEIGHBOUR,
-	[REASON_TOO_BIG] = GUARD_FRAGMENT,
-	[REASON_FIREWALL] = GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE,
-	[REASON_TRANSPORT] = GUARD_STRAY | GUARD_ASK,
-	[REASON_BEGINNING] = GUARD_BEGINNING | GUARD_ASK | GUARD_MAYBE,
-	[REASON_CONNECTION] = GUARD_KERNEL | GUARD_KNOWN | GUARD_ASK | GUARD_MAYBE,
-	[REASON_IPSEC] = GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE,
-	[REASON_FOREIGN_FILTER] = GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE,
-	[REASON_TRAFFIC_CONTROL] = GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE,
-	[REASON_KERNEL_ONLY] = GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE,
-};
+#define GUARD_OF_REASON(name, guard, match, text, hint) [REASON_##name] = guard,
+static const __u16 guard_of_reason[REASON_COUNT] = { PUNT_REASONS(GUARD_OF_REASON) };
 
 // States of a socket (include/net/tcp_states.h) in which it holds a connection: ESTABLISHED, SYN_SENT,
 // FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK.
@@ -403,7 +368,7 @@ static __always_inline void guard_see_icmp(const struct packet *p, struct guard_
 
 // A packet for the router, or to a group or broadcast address. `at` is what follows its header, 0 when that is
 // not to be looked at; `single` says that it is for this router alone.
-static __always_inline void guard_see_ours(const struct packet *p, struct guard_case *c, __u8 protocol, const __be16 *at,
+static __always_inline void guard_see_local(const struct packet *p, struct guard_case *c, __u8 protocol, const __be16 *at,
 					   int single, int ipv6, int maybe)
 {
 	if (guard_is_routing(protocol)) {
@@ -446,7 +411,7 @@ static __always_inline int guard_asks(struct guard_case *c, __u32 way, __u8 prot
 		if (protocol == IPPROTO_ICMP || protocol == IPPROTO_ICMPV6)
 			c->class = GUARD_BEGINNING;
 	}
-	return way & (GUARD_ASK | GUARD_OURS);
+	return way & (GUARD_ASK | GUARD_LOCAL);
 }
 
 // A source that only the kernel can check. It is ordinary traffic where the source is reached over several next
@@ -484,7 +449,7 @@ static __always_inline void guard_see4(const struct packet *p, struct guard_case
 		return;
 	if (!ip->saddr)
 		c->source = guard_mac(p);
-	guard_see_ours(p, c, ip->protocol, ip->frag_off & bpf_htons(IPV4_FRAGMENT) || ip->ihl != 5 ? 0 : (void *)(ip + 1),
+	guard_see_local(p, c, ip->protocol, ip->frag_off & bpf_htons(IPV4_FRAGMENT) || ip->ihl != 5 ? 0 : (void *)(ip + 1),
 		       !(way & GUARD_GROUP) && !multicast4(dst) && dst != 0xffffffff, 0, way & GUARD_MAYBE);
 }
 
@@ -502,7 +467,7 @@ static __always_inline void guard_see6(const struct packet *p, struct guard_case
 		guard_see_header(c, ip->nexthdr);
 	if (!guard_asks(c, way, ip->nexthdr) || (way & GUARD_ASK && !guard_own6(&ip->daddr)))
 		return;
-	guard_see_ours(p, c, ip->nexthdr, (void *)(ip + 1), !(way & GUARD_GROUP) && !multicast6(&ip->daddr), 1,
+	guard_see_local(p, c, ip->nexthdr, (void *)(ip + 1), !(way & GUARD_GROUP) && !multicast6(&ip->daddr), 1,
 		       way & GUARD_MAYBE);
 }
 
@@ -518,7 +483,7 @@ static __always_inline void guard_see(const struct packet *p, struct guard_case 
 		return;
 	}
 	c->source = guard_mac(p);
-	if (!(way & GUARD_OURS))
+	if (!(way & GUARD_LOCAL))
 		return;
 	if (p->protocol == bpf_htons(ETH_P_ARP))
 		guard_see_arp(p, c);

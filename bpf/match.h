@@ -477,15 +477,11 @@ static __always_inline __u32 match_packet(struct xdp_md *ctx, struct match_work 
 	return label;
 }
 
-// Reasons to leave a packet to the kernel for which it may well forward it.
-static const __u8 match_of_reason[REASON_COUNT] = {
-	[REASON_TABLE_FULL] = 1,   [REASON_POLICY_RULES] = 1, [REASON_SOURCE_CHECK] = 1, [REASON_SPECIAL_ROUTE] = 1,
-	[REASON_NO_NEIGHBOUR] = 1, [REASON_REFRESH] = 1,      [REASON_EGRESS] = 1,       [REASON_TOO_BIG] = 1,
-	[REASON_REDIRECT] = 1,     [REASON_FIREWALL] = 1,     [REASON_ZONE] = 1,         [REASON_RULE] = 1,
-	[REASON_LOGGED] = 1,       [REASON_SEGMENT_SIZE] = 1, [REASON_BEGINNING] = 1,    [REASON_CONNECTION] = 1,
-	[REASON_LEARNED] = 1,      [REASON_ENDS] = 1,         [REASON_IPSEC] = 1,        [REASON_FOREIGN_FILTER] = 1,
-	[REASON_TRAFFIC_CONTROL] = 1, [REASON_KERNEL_ONLY] = 1, [REASON_MULTIPATH_HASH] = 1,
-};
+// Whether patterns look at a packet that goes up for a reason.
+enum { UNMATCHED, MATCHED };
+
+#define MATCH_OF_REASON(name, guard, match, text, hint) [REASON_##name] = match,
+static const __u8 match_of_reason[REASON_COUNT] = { PUNT_REASONS(MATCH_OF_REASON) };
 
 static __always_inline void match_charge(__u64 *paid, __u64 was, __u64 now, __u64 by)
 {

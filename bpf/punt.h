@@ -40,7 +40,7 @@ static __always_inline enum reason ours_ipv4(struct packet *p)
 	if (multicast4(src) || src == 0xffffffff || !src)
 		return REASON_MARTIAN_SOURCE;
 	if (!dst)
-		return REASON_MARTIAN_DEST;
+		return REASON_MARTIAN_DESTINATION;
 	if (loopback4(src) || loopback4(dst))
 		return REASON_LOOPBACK;
 	if (ip->ttl <= 1)
@@ -70,7 +70,7 @@ static __always_inline enum reason odd_ipv6(const struct in6_addr *src, const st
 	}
 	if (!(dst->s6_addr32[0] | dst->s6_addr32[1] | dst->s6_addr32[2])) {
 		if (dst->s6_addr32[3] == bpf_htonl(1))
-			return REASON_MARTIAN_DEST;
+			return REASON_MARTIAN_DESTINATION;
 		if (!dst->s6_addr32[3])
 			return REASON_UNSPECIFIED;
 	}

@@ -126,7 +126,7 @@ static __always_inline enum reason find_adjacency6(struct packet *p, struct way 
 		if (w->connection && w->connection->diverted)
 			return REASON_CONNECTION;
 		if (walks6(ip->nexthdr))
-			return REASON_EXTENSION;
+			return REASON_EXTENSION_HEADER;
 		if (c->multipath & MULTIPATH_KERNEL6)
 			return REASON_MULTIPATH_HASH;
 		via = choose_member(via, HOP_COUNT(w->hop), multipath_hash6(p, c));

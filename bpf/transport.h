@@ -164,7 +164,7 @@ static __always_inline enum reason transport6(struct packet *p, struct control *
 	if (p->policy & POLICY_KERNEL)
 		return REASON_FIREWALL;
 	if (walks6(ip->nexthdr) || ip->nexthdr == IPPROTO_AH)
-		return REASON_EXTENSION;
+		return REASON_EXTENSION_HEADER;
 	p->transport.protocol = ip->nexthdr;
 	return look_behind(p, sizeof(*ip));
 }

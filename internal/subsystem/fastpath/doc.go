@@ -21,7 +21,7 @@
 //   - followed.go makes flows of connections that the program can't ask conntrack about
 //   - match.go has flows recognised by patterns in their first bytes
 //   - run.go asks the program about one packet; samples.go hears of drops and punts
-//   - observe.go tells what is going on; reasons.go puts it in words
+//   - observe.go tells what is going on; bpf/reasons.h has the words for it
 //
 // Programs and links are pinned, so packets are forwarded while no daemon runs,
 // with the tables as they were. A new daemon builds a second set of tables, and
@@ -36,3 +36,4 @@ package fastpath
 //go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -cc $BPF_CLANG -strip $BPF_STRIP -type reason -type stage -type match_flow router ../../../bpf/router.bpf.c -- -I../../../bpf/include -O2 -g -Wall -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu -I/usr/include/arm-linux-gnueabihf -I/usr/include/i386-linux-gnu -I/usr/include/riscv64-linux-gnu
 //go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -cc $BPF_CLANG -strip $BPF_STRIP routerct ../../../bpf/router.bpf.c -- -I../../../bpf/include -DCONNTRACK -O2 -g -Wall -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu -I/usr/include/arm-linux-gnueabihf -I/usr/include/i386-linux-gnu -I/usr/include/riscv64-linux-gnu
 //go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -cc $BPF_CLANG -strip $BPF_STRIP flowenter ../../../bpf/flowenter.bpf.c -- -I../../../bpf/include -O2 -g -Wall -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu -I/usr/include/arm-linux-gnueabihf -I/usr/include/i386-linux-gnu -I/usr/include/riscv64-linux-gnu
+//go:generate $BPF_CLANG -E -P -x c -o reasons_words.go reasons.go.in

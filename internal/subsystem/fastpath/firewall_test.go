@@ -229,7 +229,7 @@ func (b *bench) tryRules() {
 	long := four(packet.ProtoTCP, packet.ACK, 0).toB()
 	long[14+20+12] = 0xf0 // a header of 60 bytes
 	b.verdictOf(long, badHeader, 0)
-	b.verdictOf(six(60, 0, 0).toB(), Reason(routerReasonREASON_EXTENSION), 0)
+	b.verdictOf(six(60, 0, 0).toB(), Reason(routerReasonREASON_EXTENSION_HEADER), 0)
 	// TTL and size come before the rules: the kernel judges what it has to answer.
 	late := udpTo("54")
 	late.ttl = 1

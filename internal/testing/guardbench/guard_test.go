@@ -218,9 +218,9 @@ func TestClassOfPackets(t *testing.T) {
 		{"fragment", first, fragment, guard.Fragment},
 		{"options", udp(stranger4, elsewhere, 1, 2), guardbenchReasonREASON_OPTIONS, guard.Options},
 		{"mDNS", udp(stranger4, netip.MustParseAddr("224.0.0.251"), 5353, 5353), guardbenchReasonREASON_MULTICAST, guard.Multicast},
-		{"IPv6 fragment", ip(routerMAC, stranger6, stranger6, 44, make([]byte, 26)), guardbenchReasonREASON_EXTENSION, guard.Fragment},
-		{"IPsec AH", ip(routerMAC, stranger6, stranger6, 51, make([]byte, 26)), guardbenchReasonREASON_EXTENSION, guard.Kernel},
-		{"IPv6 destination options", ip(routerMAC, stranger6, stranger6, 60, make([]byte, 26)), guardbenchReasonREASON_EXTENSION, guard.Options},
+		{"IPv6 fragment", ip(routerMAC, stranger6, stranger6, 44, make([]byte, 26)), guardbenchReasonREASON_EXTENSION_HEADER, guard.Fragment},
+		{"IPsec AH", ip(routerMAC, stranger6, stranger6, 51, make([]byte, 26)), guardbenchReasonREASON_EXTENSION_HEADER, guard.Kernel},
+		{"IPv6 destination options", ip(routerMAC, stranger6, stranger6, 60, make([]byte, 26)), guardbenchReasonREASON_EXTENSION_HEADER, guard.Options},
 		{"other MAC", udp(stranger4, elsewhere, 1, 2), guardbenchReasonREASON_OTHER_MAC, guard.Stray},
 	} {
 		if got := w.classOf(c.frame, c.reason); got != c.want {

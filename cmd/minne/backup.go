@@ -31,13 +31,12 @@ func newBackupCommand(a *app) *cobra.Command {
 	var pass passphrase
 	c := &cobra.Command{
 		Use:   "backup FILE",
-		Short: "Write the router into one encrypted file",
-		Long: `Write the router into one file: the running configuration, all that lies beside it
-(secrets, lists, the host key of the SSH login), the configurations it has had, and
-what ports it has. All of it is encrypted with a passphrase; without that nothing of
-it can be read or changed. "age -d FILE | tar xz" opens it without Minne.
+		Short: "Back up the router into one encrypted file",
+		Long: `Write a backup of the router: the running configuration, its secrets and lists, the
+SSH host key, the earlier revisions, and the list of the machine's ports. The backup is
+one file, encrypted with a passphrase. "age -d FILE | tar xz" opens it without Minne.
 
-"minne restore" puts it in place again, also on another machine.`,
+"minne restore" restores it, also on another machine.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			phrase, err := pass.read(true)
@@ -147,15 +146,14 @@ func newRestoreCommand(a *app) *cobra.Command {
 	r := restore{app: a}
 	c := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Put a backup in place, also on another machine",
-		Long: `Put the configuration of a backup in place, with its secrets and all that lay beside it.
-Where this machine has other ports than the one that the backup is of, each interface
-gets a port: the likeliest ones are proposed (of the same driver and speed) and asked
-for, or said by --map.
+		Short: "Restore a backup, also on another machine",
+		Long: `Restore the configuration of a backup, with its secrets, lists and keys. When this
+machine has other ports than the backed-up one, each interface needs a port: the command
+proposes ports of the same driver and speed and asks, or takes them from --map.
 
-Like with minne apply, all of it is put in place or nothing; and unless "minne confirm"
-is said within --confirm, the router goes back to what it was, files included. The
-earlier configurations of the backup join the list of revisions after that.
+As with minne apply, either everything is applied or nothing. Without "minne confirm"
+within the time of --confirm, the router returns to its previous state, files included.
+After the confirmation, the backup's earlier revisions join the list of revisions.
 
 Exit codes are those of minne apply.`,
 		Args: cobra.ExactArgs(1),
@@ -163,7 +161,7 @@ Exit codes are those of minne apply.`,
 	}
 	r.pass.flags(c)
 	c.Flags().StringArrayVar(&r.chosen, "map", nil, "port for an interface, as `interface=port` (name, MAC address or bus address); may be given several times")
-	c.Flags().BoolVar(&r.dryRun, "dry-run", false, "only say what would change")
+	c.Flags().BoolVar(&r.dryRun, "dry-run", false, "only show what would change")
 	c.Flags().DurationVar(&r.confirm, "confirm", 10*time.Minute, "`time` in which to confirm; 0 keeps it at once")
 	c.Flags().BoolVar(&r.asJSON, "json", false, "print the result as JSON")
 	return c

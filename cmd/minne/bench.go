@@ -25,8 +25,8 @@ func newBenchCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure how fast this machine routes",
-		Long: "Measures on this machine, in network namespaces of its own, without touching the router. " +
-			"Figures of one run compare with each other; those of two runs do so only if the machine was as idle.",
+		Long: "Measure on this machine, in separate network namespaces, without touching the router. " +
+			"Compare figures of one run with each other; figures of two runs compare only if the machine was equally idle.",
 	}
 	for _, bench := range benches {
 		c.AddCommand(bench(a))

@@ -17,11 +17,10 @@ func newBenchDaemonCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "daemon",
 		Short: "Measure the daemon: memory, idle cost, speed of route changes, restart",
-		Long: `Measure what the daemon costs and how fast it keeps the fast path's tables equal
-to the kernel's: memory with few routes and with the full table, the time for
-the first full table, route changes per second and until a single one is visible
-to packets, processor time when idle, and packets lost while it is killed and
-restarted. Takes about a minute.`,
+		Long: `Measure what the daemon costs, and how fast it copies the kernel's routes into the fast
+path: memory with few routes and with a full table, time to load the full table, route
+changes per second, delay of a single change, CPU time when idle, and packets lost while
+the daemon is killed and restarted. Takes about a minute.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			v4, v6, err := fulltable.Load()

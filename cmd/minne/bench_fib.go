@@ -19,8 +19,8 @@ func newBenchFIBCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "fib",
 		Short: "Time one route lookup in the kernel and in each structure of the fast path",
-		Long: "Loads the Internet's routing table into the kernel of an own network namespace and into every " +
-			"structure that the fast path can use, and times lookups of them in eBPF, by turns. " +
+		Long: "Load the Internet routing table into the kernel (in a separate network namespace) and into every " +
+			"lookup structure of the fast path, and time lookups in eBPF, in turn. " +
 			"IPv4 destinations are random public addresses, IPv6 destinations random addresses inside the table's " +
 			"prefixes. Needs root, about 20 seconds and 1.5 GB of memory.",
 		Args: cobra.NoArgs,

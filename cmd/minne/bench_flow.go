@@ -19,9 +19,9 @@ func newBenchFlowCommand(a *app) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "flow",
-		Short: "Time the flow table of the fast path beside the kernel's hash maps",
-		Long: "Fills flow tables with 1,024, 65,536 and 1,048,576 flows, and eBPF hash maps with the same keys, and times " +
-			"lookups of all of them in eBPF, by turns. The flows are IPv4 and IPv6 mixed and are looked up in random order. " +
+		Short: "Time the flow table of the fast path against the kernel's hash maps",
+		Long: "Fill flow tables and eBPF hash maps with the same 1,024, 65,536 and 1,048,576 flows, and time " +
+			"lookups in eBPF, in turn. The flows are IPv4 and IPv6 mixed, in random order. " +
 			"Needs root, about a minute and 800 MB of memory; no network.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -23,10 +23,10 @@ func newBenchForwardCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "forward",
 		Short: "Compare the fast path's packets per second with the kernel's",
-		Long: `Compare the packets per second that the fast path and the kernel forward, on one
-core, in a closed loop of generator, router and sink. Trials of both alternate;
-the ratio comes with its 95 % interval, and beside it stands the ratio of the
-kernel to itself: what is inside that interval is noise of this machine.`,
+		Long: `Compare the packets per second of the fast path with those of the kernel, on one core,
+in a closed loop of generator, router and sink. Trials of both alternate. The ratio is
+printed with its 95 % interval, next to the ratio of the kernel to itself: a difference
+inside that interval is noise of this machine.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			v4, v6, err := fulltable.Load()

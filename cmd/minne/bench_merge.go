@@ -15,10 +15,10 @@ func newBenchMergeCommand(a *app) *cobra.Command {
 	var html string
 	c := &cobra.Command{
 		Use:   "merge FILE…",
-		Short: "Put the platform benchmarks of several machines into one table",
-		Long: `Put the results of "minne bench platform --json" from several machines into one
-table: the machines with CPU, frequency, caches and memory, and beside each other what
-they make of each algorithm. What is not about the same data is marked.`,
+		Short: "Combine platform benchmarks of several machines in one table",
+		Long: `Combine results of "minne bench platform --json" from several machines in one table: CPU,
+frequency, caches and memory of each machine, and the figures of each algorithm side by
+side. Figures that come from different data are marked.`,
 		Example: "  minne bench merge apu2.json pi4.json --html platforms.html",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, files []string) error {

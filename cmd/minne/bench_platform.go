@@ -51,18 +51,18 @@ func newBenchPlatformCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "platform",
 		Short: "Measure whether this machine is fast enough: lookups, filters and pattern matching",
-		Long: `Measure what this machine's CPU makes of a router's work: longest prefix match with
-full routing tables, Bloom filters, and searching payload for thousands of
-patterns. Each is measured as a native program and, for root on a kernel with
-eBPF, inside the kernel, in rounds by turns. All answers are compared with those of
-a plain reference first; a wrong one fails the benchmark.
+		Long: `Measure how fast this machine's CPU does a router's work: longest prefix match with
+full routing tables, Bloom filters, and payload search for thousands of patterns. Each
+is measured as a native program and, for root on a kernel with eBPF, inside the kernel,
+in turn. All answers are first compared with a plain reference; a wrong answer fails
+the benchmark.
 
-The data are generated, the same on every machine, unless files are given:
-routing tables as lines of "prefix nexthop" or as an MRT dump, patterns as
-hexadecimal digits or /regular expressions/, a blocklist of addresses, packets
-whose payload is searched. Files may be packed with gzip or bzip2.
+The data are generated and the same on every machine, unless you give files: routing
+tables as lines of "prefix nexthop" or as an MRT dump, patterns as hexadecimal digits
+or /regular expressions/, a blocklist of addresses, packets with payload to search.
+Files may be compressed with gzip or bzip2.
 
-Put the results of several machines into one table with "minne bench merge".`,
+"minne bench merge" combines the results of several machines in one table.`,
 		Example: `  minne bench platform --quick
   minne bench platform --json --name "APU2" > apu2.json
   minne bench platform --html report.html --table rib.20260801.bz2 --patterns rules.txt --pcap lan.pcap`,
@@ -78,8 +78,8 @@ Put the results of several machines into one table with "minne bench merge".`,
 	c.Flags().StringVar(&f.data.Patterns, "patterns", "", "`file` of patterns")
 	c.Flags().StringVar(&f.data.Blocklist, "blocklist", "", "`file` of addresses for the Bloom filters")
 	c.Flags().StringVar(&f.data.Capture, "pcap", "", "`file` of packets whose payload is searched")
-	c.Flags().StringVar(&f.peers, "peers", "", "ask other projects' libraries the same: `directory` of what scripts/peers.sh makes")
-	c.Flags().BoolVar(&f.estimate, "estimate", false, "say in plain words what this machine can route (needs root)")
+	c.Flags().StringVar(&f.peers, "peers", "", "measure other projects' libraries too: `directory` that scripts/peers.sh created")
+	c.Flags().BoolVar(&f.estimate, "estimate", false, "estimate in plain words what this machine can route (needs root)")
 	c.Flags().BoolVar(&f.check, "check-estimate", false, "estimate, and compare with a lab on this machine: a minute more, 3 GB of memory")
 	c.Flags().BoolVar(&f.matrix, "matrix", false, "measure TCP and UDP transfers through the kernel, too: minutes more, needs root and iperf3")
 	c.Flags().IntVar(&f.cpu, "cpu", -1, "CPU to stay on (default any)")

@@ -18,9 +18,9 @@ func newBenchPolicyCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "policy",
 		Short: "Time the packet classifier and the blocklist of the fast path",
-		Long: "Compiles policies of 1 to 10,000 rules in the shapes of access lists, firewalls and pairs of networks, and " +
-			"times how long the fast path's program takes to find a packet's rule, by turns; so too for a blocklist of 120,000 " +
-			"addresses and networks. Packets are inside random rules (hits) or anywhere (random). Needs root and about a minute.",
+		Long: "Compile policies of 1 to 10,000 rules in the shapes of access lists, firewalls and network pairs, and " +
+			"time how long the fast path takes to find a packet's rule, in turn. The same for a blocklist of 120,000 " +
+			"addresses and networks. Packets match random rules (hits) or are anywhere (random). Needs root and about a minute.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			r, err := classbench.Measure(c.Context(), func(step string) {

@@ -19,15 +19,15 @@ func newBenchStructureCommand(a *app) *cobra.Command {
 	var store, asJSON bool
 	c := &cobra.Command{
 		Use:   "structure",
-		Short: "Find out which structure of the IPv4 table is the fastest on this machine",
-		Long: `Time the structures that the fast path can use for a large IPv4 table, in eBPF on a
-generated table as large as the Internet's, and say which one "fast-path:
-{structure: auto}" means on this machine. It needs root and takes a few seconds of one
-core, at the lowest priority: it may be run while the router forwards.
+		Short: "Find the fastest lookup structure of the IPv4 table for this machine",
+		Long: `Time the lookup structures of the IPv4 table, in eBPF on a generated table as large as
+the Internet's, and show which one "fast-path: {structure: auto}" selects on this
+machine. Needs root and a few seconds of one core at the lowest priority, so you can run
+it while the router forwards.
 
-With --store the router uses the answer from the next time on that its tables are
-built. A daemon that finds none for this machine, kernel and release measures by itself
-when the machine is idle.`,
+With --store the router uses the answer when it builds its tables the next time. Without
+a stored answer for this machine, kernel and release, the daemon measures when the
+machine is idle.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.benchStructure(c.Context(), store, asJSON) },
 	}

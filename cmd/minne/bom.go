@@ -12,16 +12,15 @@ func newBOMCommand(a *app) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "bom FILE",
-		Short: "Sum a sheet of parts: watts, price, battery, solar panel, cables",
-		Long: `Read a list of a router's parts and tell what it takes and costs: watts idle and
-at load, watt-hours a day, price, price of a port, and, where the packet rate was
-measured, the energy of a packet. For a router away from the grid it sizes the
-battery, the solar panel and the cables. Every figure comes with its formula and
-the numbers put in. What the sheet does not say is listed: as unknown, or as an
-assumption.
+		Short: "Calculate watts, price, battery, solar panel and cables from a parts list",
+		Long: `Read a router's parts list and calculate: watts idle and at load, watt-hours a day,
+price, price per port, and, where the packet rate was measured, energy per packet. For a
+router without mains power also the size of battery, solar panel and cables. Every
+figure is printed with its formula and numbers. Missing values are listed as unknown or
+as assumptions.
 
-The watts of a machine: minne lab energy, and under traffic minne lab power.
-The form of the file: docs/guides/choose-hardware.md; examples: docs/examples/bom.`,
+To measure the watts of a machine: minne lab energy, and under traffic minne lab power.
+File format: docs/guides/choose-hardware.md; examples: docs/examples/bom.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			sheet, err := bom.Load(args[0])

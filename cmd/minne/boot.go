@@ -48,12 +48,12 @@ nothing in, drivers. Init runs it once at boot; it is of no use anywhere else.`,
 	}
 	c.AddCommand(&cobra.Command{
 		Use:   "medium",
-		Short: "See to the medium when one was pulled out or plugged in (mdev runs this)",
+		Short: "Handle removal or insertion of the boot medium (mdev runs this)",
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return boot.MediumChanged() },
 	}, &cobra.Command{
 		Use:   "banner",
-		Short: "Say what this machine is, above a console's login",
+		Short: "Print the console's login banner",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprint(a.out, boot.Banner(version()))

@@ -35,19 +35,19 @@ func newCaptureCommand(a *app) *cobra.Command {
 	var o captureOptions
 	c := &cobra.Command{
 		Use:   "capture",
-		Short: "See the packets of the fast path, with their verdicts",
-		Long: `Copy packets that meet the fast path, with what becomes of them: one line each, or
-a pcapng file (-w) in which every packet has its verdict and reason as a comment.
-tcpdump on the router does not see these packets: they leave before the kernel
-would show them. "-w -" writes to the standard output, for
+		Short: "Capture packets of the fast path, with their verdicts",
+		Long: `Capture packets in the fast path with their verdicts: one line each, or a pcapng file
+(-w) in which every packet has its verdict and reason as a comment. tcpdump on the
+router does not see these packets, because they never reach the kernel's network stack.
+"-w -" writes to the standard output:
 
   minne capture -w - | tcpdump -n -r -
 
-A packet stands there as it came, with the port it came in by; with --sent,
-forwarded ones a second time as they left. All conditions must hold. While no
-capture runs, packets pay nothing for it; while one runs, each pays for its copy.
-Packets that found no room in the buffer are counted and told. Ctrl-C ends it. One
-capture runs at a time, as root: it shows what people say to each other.`,
+A packet is shown as it arrived, with its ingress port; with --sent, a forwarded packet
+also as it left. Filters are combined: all must match. A capture slows captured packets
+down; without one there is no cost. Packets that did not fit into the buffer are counted
+and reported. Ctrl-C ends the capture. Only one can run at a time, and only root may
+run it: it shows what users send.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.parse(); err != nil {
@@ -57,18 +57,18 @@ capture runs at a time, as root: it shows what people say to each other.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.filter.Interface, "in", "", "only packets that came in by this `interface`, a port or a VLAN")
+	f.StringVar(&o.filter.Interface, "in", "", "only packets that arrived on this `interface`, a port or a VLAN")
 	f.StringArrayVar(&o.hosts, "host", nil, "only packets from or to this `address`; twice for packets between two")
-	f.StringArrayVar(&o.nets, "net", nil, "only packets from or to addresses of this `prefix`; twice for between two")
+	f.StringArrayVar(&o.nets, "net", nil, "only packets from or to this `prefix`; twice for packets between two")
 	f.Uint16Var(&o.filter.Port, "port", 0, "only TCP and UDP from or to this `port`")
-	f.StringVar(&o.filter.Verdict, "verdict", "", "only packets with this `verdict`: forwarded, dropped or punted (left to the kernel)")
+	f.StringVar(&o.filter.Verdict, "verdict", "", "only packets with this `verdict`: forwarded, dropped or punted (passed to the kernel)")
 	f.StringVar(&o.filter.Reason, "reason", "", "only packets dropped or punted for this `reason`, named as in minne show drops")
-	f.StringVar(&o.filter.Rule, "rule", "", "only packets that this `rule` decided about here: its number or name in minne show firewall, or default")
-	f.IntVar(&o.count, "count", 0, "end after this `number` of packets")
-	f.DurationVar(&o.time, "time", 0, "end after this `time`, such as 30s")
-	f.IntVar(&o.filter.Every, "sample", 1, "of the packets that match only each `N`-th")
+	f.StringVar(&o.filter.Rule, "rule", "", "only packets that matched this `rule` in the fast path: its number or name in minne show firewall, or default")
+	f.IntVar(&o.count, "count", 0, "stop after this `number` of packets")
+	f.DurationVar(&o.time, "time", 0, "stop after this `time`, such as 30s")
+	f.IntVar(&o.filter.Every, "sample", 1, "capture only every `N`-th matching packet")
 	f.IntVar(&o.filter.Snaplen, "snaplen", fastpath.MaxSnaplen, "copy only this many `bytes` of each packet")
-	f.BoolVar(&o.filter.Sent, "sent", false, "forwarded packets also as they left")
+	f.BoolVar(&o.filter.Sent, "sent", false, "show forwarded packets also as they left")
 	f.StringVarP(&o.file, "write", "w", "", "write pcapng to this `file`, or to the standard output with -")
 	return c
 }

@@ -21,7 +21,7 @@ var clears = []func(*app) *cobra.Command{
 }
 
 func newClearCommand(a *app) *cobra.Command {
-	c := &cobra.Command{Use: "clear", Short: "Let sessions, tables and counters begin anew"}
+	c := &cobra.Command{Use: "clear", Short: "Reset sessions, tables and counters"}
 	for _, clear := range clears {
 		c.AddCommand(clear(a))
 	}
@@ -32,9 +32,9 @@ func newClearBGPCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "bgp NAME|all [soft]",
 		Short: "Reset the BGP session with a peer, or all of them",
-		Long: `Reset the BGP session with a peer, named as in the configuration or by its address, or with all. The session ends and
-starts again; a session that its prefix limit had ended starts again, too. With soft the session stays: the peer's routes
-are asked for again, and ours told again.`,
+		Long: `Reset the BGP session with one peer (its name in the configuration or its address) or with all peers. This also starts a
+session again that ended at its prefix limit. With soft the session stays up: the peer sends its routes again (route
+refresh), and ours are sent again.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 2 && args[1] != "soft" {
@@ -48,11 +48,10 @@ are asked for again, and ours told again.`,
 func newClearOSPFCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ospf",
-		Short: "Let OSPF begin anew: adjacencies and database",
-		Long: `Let OSPF begin anew, OSPFv2 and OSPFv3: all adjacencies end and form again. Routes learned by OSPF are gone until
-then, some seconds.`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.clear(c, "clear/ospf", api.Empty{}) },
+		Short: "Restart OSPF: adjacencies and database",
+		Long:  `Restart OSPFv2 and OSPFv3: all adjacencies go down and form again. OSPF routes are missing until then, for some seconds.`,
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return a.clear(c, "clear/ospf", api.Empty{}) },
 	}
 }
 

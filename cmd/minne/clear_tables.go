@@ -46,15 +46,15 @@ func clearNeighborsCommand(a *app, use, short, family string) *cobra.Command {
 func newClearConnectionsCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "connections FILTER…|all",
-		Short: "End connections, in the kernel and in the fast path",
-		Long: `End connections: the kernel forgets them with their translations, the fast path their flows.
-What goes on is then judged by the rules as if it had just begun, and translated anew.
-The filter is that of "minne show flows", which shows what would be ended:
+		Short: "Delete connections from the kernel and the fast path",
+		Long: `Delete connections and their NAT translations from the kernel's table and the fast path. The
+next packet of a deleted connection counts as new: the firewall's rules and NAT apply to it again.
+The filter is that of "minne show flows", which shows what would be deleted:
 src PREFIX, dst PREFIX, host PREFIX, port N, proto NAME, zone NAME, state WORD,
 fast-path, kernel, label SET; all must match. For all connections, say "all".
 
-A login to this router over the network may be one of them; it goes on if the rules
-permit it to begin.`,
+Your own login to this router may be one of them. It continues if the rules permit it as a
+new connection.`,
 		Example: "minne clear connections host 192.0.2.10 proto tcp",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, words []string) error {
@@ -78,13 +78,13 @@ permit it to begin.`,
 func newClearCountersCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "counters [INTERFACE]",
-		Short: "Let what is counted begin at 0",
-		Long: `Let counters begin at 0: those of all interfaces, the reasons of "minne show drops", those
-of the fast path and of the firewall's rules; or only those of one interface.
+		Short: "Reset counters to 0",
+		Long: `Reset counters to 0: those of all interfaces, of "minne show drops", of the fast path and of
+the firewall's rules; or only those of one interface.
 
-"minne show" then tells the difference to this moment, until the daemon is started anew.
-The kernel's own counters go on: "ip -s link", "nft list ruleset" and programs that collect
-them see no step. What a rule counted begins at 0 with every change of the rules, too.`,
+From then on "minne show" prints the difference to this moment, until the daemon restarts. The
+kernel's own counters do not change: "ip -s link", "nft list ruleset" and programs that collect
+them see no jump. Rule counters also restart at 0 with every change of the rules.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			q := router.ClearCounters{}

@@ -15,7 +15,7 @@ import (
 )
 
 func newConfigCommand(a *app) *cobra.Command {
-	c := &cobra.Command{Use: "config", Short: "Work on configuration files"}
+	c := &cobra.Command{Use: "config", Short: "Convert configuration files"}
 	c.AddCommand(newConfigMigrateCommand(a, config.Migrate))
 	return c
 }
@@ -27,13 +27,13 @@ func newConfigMigrateCommand(a *app, migrate migrateText) *cobra.Command {
 	var write bool
 	c := &cobra.Command{
 		Use:   "migrate [FILE]",
-		Short: "Bring a configuration to today's version of the format",
-		Long: `Bring a configuration (the router's own, if no file is given) to today's version of
-the format, with its comments, and print it. A router works with files of older
-versions without that; this is for people who want to write new keys into one.
+		Short: "Convert a configuration to the current format",
+		Long: `Convert a configuration (default: the router's own) to the current version of the
+format and print it. Comments stay. The router also reads older versions; convert a
+file when you want to add new keys to it.
 
-With --write the file is replaced, and the old one kept beside it, so that an
-older Minne can be gone back to: as FILE.version-N, N being the version it has.`,
+With --write the file is replaced. The old one is kept as FILE.version-N (N is its
+version), for a return to an older Minne.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			file, err := a.configFile(args)
@@ -55,7 +55,7 @@ older Minne can be gone back to: as FILE.version-N, N being the version it has.`
 			return a.writeMigrated(file, data, m)
 		},
 	}
-	c.Flags().BoolVar(&write, "write", false, "replace the file, and keep the old one beside it")
+	c.Flags().BoolVar(&write, "write", false, "replace the file and keep the old one as FILE.version-N")
 	return c
 }
 

@@ -27,11 +27,10 @@ func newDaemonCommand(a *app) *cobra.Command {
 		Short: "Run the router",
 		Long: `Run the router's daemon in the foreground, usually from minne.service.
 
-It puts the last confirmed configuration in place, takes commits, and keeps the
-fast path's tables up to date. Packets do not pass through it: it may be stopped,
-killed and started again while the router forwards (minne stop --all also takes
-down what it set up). On a router without any revision, the first configuration
-is the file of --config.`,
+The daemon applies the last confirmed configuration, handles commits, and keeps the fast
+path's tables up to date. Packets do not pass through it, so it can be stopped, killed
+and restarted while the router forwards. (minne stop --all also removes what it set up.)
+On a router without revisions, the file of --config is the first configuration.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if netns != "" {
@@ -43,7 +42,7 @@ is the file of --config.`,
 		},
 	}
 	c.Flags().StringVar(&netns, "netns", "", "network namespace to route in: `name` (of ip netns) or path")
-	c.Flags().StringVar(&file, "config", "", "`file` to start a new router with (default /etc/minne/minne.yaml)")
+	c.Flags().StringVar(&file, "config", "", "`file` with the first configuration of a new router (default /etc/minne/minne.yaml)")
 	return c
 }
 
@@ -116,14 +115,13 @@ func newStopCommand(a *app) *cobra.Command {
 	var netns string
 	c := &cobra.Command{
 		Use:   "stop",
-		Short: "Stop the daemon, and with --all the router",
-		Long: `Stop the daemon. The kernel, the fast path and the routing daemons go on
-forwarding without it.
+		Short: "Stop the daemon, or with --all the whole router",
+		Long: `Stop the daemon. The kernel, the fast path and the routing daemons keep forwarding.
 
-With --all they stop too: forwarding is switched off, the fast path is removed,
-the routing daemons and the services (DHCP, DNS, NTP, SSH) end; logins that are open
-stay. Addresses, leased ones too, and static routes stay, so that a login
-over the network survives. This also works when the daemon is dead.`,
+With --all they stop too: forwarding is turned off, the fast path is removed, and the
+routing daemons and services (DHCP, DNS, NTP, SSH) end. Open SSH logins, addresses
+(also from DHCP) and static routes stay, so that you do not lose the router. This also works
+when the daemon is not running.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if netns != "" {
@@ -134,8 +132,8 @@ over the network survives. This also works when the daemon is dead.`,
 			return a.stop(c.Context(), all)
 		},
 	}
-	c.Flags().StringVar(&netns, "netns", "", "network namespace of the router, as given to its daemon: for --all when that is dead")
-	c.Flags().BoolVar(&all, "all", false, "also take down forwarding, fast path and routing daemons")
+	c.Flags().StringVar(&netns, "netns", "", "network namespace of the router, as given to its daemon: for --all when the daemon does not run")
+	c.Flags().BoolVar(&all, "all", false, "also stop forwarding, the fast path, the routing daemons and the services")
 	return c
 }
 

@@ -61,7 +61,7 @@ func exitCode(err error) int {
 func strict(c *cobra.Command) {
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if strings.Contains(c.Use, "[-- OPTION…]") {
-			return usageError{fmt.Errorf("%w: options of %s itself stand behind --, as in %s", err, c.Name(), c.Example)}
+			return usageError{fmt.Errorf("%w: put options of %s itself after --, as in %s", err, c.Name(), c.Example)}
 		}
 		return usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
 	})

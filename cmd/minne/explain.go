@@ -33,16 +33,14 @@ func newExplainCommand(a *app) *cobra.Command {
 	var o explainOptions
 	c := &cobra.Command{
 		Use:   "explain",
-		Short: "Say what becomes of a packet, and why",
-		Long: `Run the loaded configuration on a packet that arrives by an interface, and print
-what every stage decides: the route, the source check, the next hop, the verdict.
-For what the fast path leaves to the kernel, the kernel is asked as well. It is
-the program that forwards, over the tables it forwards by, so the answer is what
-happens to such a packet now. Nothing is sent and nothing is counted.
+		Short: "Show what happens to a packet, and why",
+		Long: `Trace a packet that arrives on an interface, and print the decision of every stage: the
+route, the source check, the next hop, the verdict. For packets that the fast path punts,
+the command asks the kernel too. It runs the loaded program on the loaded tables, so the
+answer is what happens to such a packet now. Nothing is sent and nothing is counted.
 
-With --pcap each packet of a capture is put to the question, one line each (all
-stages with --verbose). Its frames must be as they arrive here: for this router's
-MAC.`,
+With --pcap it traces each packet of a capture, one line each (all stages with
+--verbose). The frames must be as they arrive here: for this router's MAC address.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			client, err := a.client()
@@ -56,7 +54,7 @@ MAC.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.in, "in", "", "`interface` that the packet arrives by: a port, or a VLAN on one")
+	f.StringVar(&o.in, "in", "", "`interface` that the packet arrives on: a port, or a VLAN on one")
 	f.StringVar(&o.src, "src", "", "source `address`")
 	f.StringVar(&o.dst, "dst", "", "destination `address`")
 	f.StringVar(&o.probe.Protocol, "proto", "udp", "`protocol`: tcp, udp, icmp or a number")
@@ -64,10 +62,10 @@ MAC.`,
 	f.Uint16Var(&o.probe.DstPort, "dport", 0, "destination `port` of TCP or UDP")
 	f.Uint16Var(&o.probe.VLAN, "vlan", 0, "`id` of an 802.1Q tag in front, when --in is a port")
 	f.Uint8Var(&o.probe.TTL, "ttl", 64, "TTL or hop `limit` on arrival")
-	f.IntVar(&o.probe.Size, "size", 0, "size of the IP packet in `bytes` (default the least)")
+	f.IntVar(&o.probe.Size, "size", 0, "size of the IP packet in `bytes` (default the smallest)")
 	f.StringVar(&o.file, "pcap", "", "capture `file` (pcap or pcapng) with the packets, instead of the flags above")
 	f.BoolVar(&o.verbose, "verbose", false, "with --pcap: all stages of each packet")
-	f.BoolVar(&o.asJSON, "json", false, "print JSON: one object, or with --pcap one in each line")
+	f.BoolVar(&o.asJSON, "json", false, "print JSON: one object, or with --pcap one on each line")
 	return c
 }
 

@@ -15,9 +15,9 @@ import (
 func newFastPathCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "fast-path",
-		Short: "Look after the fast path without the daemon",
-		Long: `The fast path goes on forwarding when the daemon is gone. These commands work on what is in the
-kernel and need no daemon; minne show fast-path tells more while one runs.`,
+		Short: "Control the fast path without the daemon",
+		Long: `The fast path keeps forwarding when the daemon stops. These commands work on the programs in the
+kernel and need no daemon. While the daemon runs, minne show fast-path shows more.`,
 	}
 	c.AddCommand(newFastPathOffCommand(a), newFastPathStatusCommand(a))
 	return c
@@ -26,10 +26,10 @@ kernel and need no daemon; minne show fast-path tells more while one runs.`,
 func newFastPathOffCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "off",
-		Short: "Take the fast path off all ports: the kernel forwards everything",
-		Long: `Takes the programs off all ports of the instance and removes what is pinned. Forwarding goes on in
-the kernel. A running daemon leaves it so until its next apply; to keep it off for good, set
-"fast-path: {mode: off}" in the configuration.`,
+		Short: "Detach the fast path from all ports: the kernel forwards everything",
+		Long: `Detach the XDP programs from all ports of the instance and remove pinned objects. The kernel
+forwards instead. A running daemon attaches them again at its next apply; to keep the fast path
+off, set "fast-path: {mode: off}" in the configuration.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			inst, err := a.inst()
@@ -45,7 +45,7 @@ func newFastPathStatusCommand(a *app) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Say which ports have the fast path and what it has counted",
+		Short: "Show ports with the fast path and its counters",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			inst, err := a.inst()

@@ -64,11 +64,11 @@ func newLabCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "lab",
 		Short: "Measure routers, and build networks in namespaces",
-		Long: `Measure how fast routers forward, what they lose, how long packets wait in them and
-what that costs; and build networks out of network namespaces on this machine.
-Needs root and touches nothing outside its own namespaces, but for the ports that
---tx and --rx name. Some networks need BIRD 2 or FRR, "minne lab matrix" iperf3.
-To begin with: minne lab cost, then minne lab throughput kernel minne --quick`,
+		Long: `Measure throughput, loss, delay and CPU cost of routers, and build test networks in
+network namespaces on this machine. Needs root. It changes nothing outside its own
+namespaces, except the ports of --tx and --rx. Some networks need BIRD 2 or FRR,
+"minne lab matrix" needs iperf3.
+Start with: minne lab cost, then minne lab throughput kernel minne --quick`,
 	}
 	for _, group := range labCommands {
 		c.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
@@ -87,15 +87,14 @@ func newLabCampusCommand(a *app) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "campus",
-		Short: "Demonstrate the router at the border of a campus",
-		Long: `Build a campus with two ISPs behind one Minne router, load the full Internet
-table, send traffic, let an ISP fail, kill the daemon, and print what happened.
-Takes some minutes; Ctrl-C ends it and removes everything. The exit code is 1
-when a check fails.
+		Short: "Demonstrate the router as a campus border router",
+		Long: `Build a campus with one Minne border router and two ISPs, load the full Internet table,
+send traffic, let an ISP fail, kill the daemon, and print the results. Takes some
+minutes; Ctrl-C ends it and removes everything. The exit code is 1 when a check fails.
 
-With --image the border router is the disk image of that file, booted in QEMU:
-slow, on an emulated PC, with a part of the table and without the comparison of
-speeds, which would say nothing there.`,
+With --image the border router boots that disk image in QEMU. This is slow, uses only a
+part of the table, and leaves out the comparison of speeds, which means nothing on an
+emulated PC.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			progress := a.out
@@ -130,7 +129,7 @@ speeds, which would say nothing there.`,
 			return err
 		},
 	}
-	c.Flags().IntVar(&prefixes, "prefixes", 0, "`number` of prefixes to take at random from the table (default all)")
+	c.Flags().IntVar(&prefixes, "prefixes", 0, "`number` of random prefixes of the table (default all)")
 	c.Flags().StringVar(&image, "image", "", "`file` of the router's disk image, which the border router boots in QEMU")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON, the progress to standard error")
 	return c

@@ -54,13 +54,12 @@ func newLabCostCommand(a *app) *cobra.Command {
 	var f closedFlags
 	c := &cobra.Command{
 		Use:   "cost [DEVICE...]",
-		Short: "Measure the processor time that a device takes for a packet",
-		Long: `Measure how many nanoseconds of one processor a device takes to forward a packet:
-generator, device and sink take turns on one core, and the time without the
-device is taken off. Rounds of with, without, with alternate within milliseconds;
-the figure comes with its 95 % interval, and beside it stands what two equal
-measurements of the same rounds differ by (A/A): that much is noise. Without
-devices the kernel and Minne are measured. One processor is enough.
+		Short: "Measure the CPU time that a device needs for a packet",
+		Long: `Measure how many nanoseconds of one CPU a device needs to forward a packet. Generator,
+device and sink take turns on one core, and the time without the device is subtracted.
+Rounds with and without the device alternate within milliseconds. The figure has its 95 %
+interval, next to the difference of two equal measurements in the same rounds (A/A), which
+is noise. Without arguments the kernel and Minne are measured. One CPU is enough.
 
 Devices: ` + device.Grammar,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -85,13 +84,12 @@ func newLabCompareCommand(a *app) *cobra.Command {
 	var f closedFlags
 	c := &cobra.Command{
 		Use:   "compare A B",
-		Short: "Say whether device B forwards faster than device A, slower, or neither beyond noise",
-		Long: `Compare two devices on one processor: kernel and fast path, two configurations, two
-binaries, two table structures. Three devices stand side by side, A, B and once
-more A; trials of all alternate within milliseconds. B is faster (or slower) only
-when the whole 95 % interval of its ratio to A is beyond everything by which the
-two equal devices differ in the same rounds. Both the ratio of packets per second
-is printed and that of the cost alone, without generator and sink.
+		Short: "Compare two devices: is B faster than A, slower, or equal within the noise",
+		Long: `Compare two devices on one CPU: kernel and fast path, two configurations, two binaries,
+two table structures. Three devices run: A, B and a second A; their trials alternate
+within milliseconds. B is faster (or slower) only when the whole 95 % interval of its
+ratio to A is beyond the difference of the two equal devices in the same rounds. Two
+ratios are printed: packets per second, and cost alone without generator and sink.
 
 Devices: ` + device.Grammar,
 		Example: `  minne lab compare kernel minne --table full --traffic rdos

@@ -21,8 +21,8 @@ type energyFlags struct{ source, meter, watts string }
 
 func (f *energyFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.source, "source", "", "`name` of the power source, or a part of it (default the first of \"minne lab energy\")")
-	c.Flags().StringVar(&f.meter, "meter", "", "shell `command` that reads an external meter: the last number it prints is watts; asked once a second")
-	c.Flags().StringVar(&f.watts, "watts", "", "`figures` read off a meter by a person, such as idle=18.75,load=21.65")
+	c.Flags().StringVar(&f.meter, "meter", "", "shell `command` that reads an external meter, run once a second; the last number it prints is watts")
+	c.Flags().StringVar(&f.watts, "watts", "", "`figures` that you read from a meter, such as idle=18.75,load=21.65")
 }
 
 // choose returns the source that the flags name.
@@ -72,13 +72,12 @@ func newLabEnergyCommand(a *app) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "energy",
-		Short: "Show what power this machine takes and what tells it",
-		Long: `Show what on this machine tells power, with the watts of this moment: a battery
-that is being discharged, the processor's own counters (RAPL), power sensors
-(hwmon, INA). With --meter a command reads an external meter. What a figure
-contains stands beside it. With --idle the machine is measured for that time, to
-be compared with the same under load; CPU time stands beside. Where nothing
-tells power there is no figure: none is estimated.`,
+		Short: "Show the power consumption of this machine and its sources",
+		Long: `Show the power sources that this machine can read, with the current watts: a battery
+that discharges, the CPU's counters (RAPL), power sensors (hwmon, INA). With --meter a
+command reads an external meter. Each figure says what it includes. With --idle the idle
+machine is measured for that time, with its CPU time, to compare with the same under
+load. Without a power source there is no figure: nothing is estimated.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if idle < 0 {

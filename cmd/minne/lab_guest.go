@@ -14,7 +14,7 @@ import (
 func newLabGuestCommand(*app) *cobra.Command {
 	return &cobra.Command{
 		Use:    "guest",
-		Short:  "Be the inside of a machine of a lab",
+		Short:  "Run inside a machine of a lab",
 		Hidden: true,
 		Args:   cobra.RangeArgs(1, 9),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -25,13 +25,13 @@ func newLabHeadlineCommand(a *app) *cobra.Command {
 	var only []string
 	c := &cobra.Command{
 		Use:   "headline",
-		Short: "Measure the few figures by which this router is judged",
-		Long: `Measure the figures by which one state of this program is compared with another:
-the fast path against the kernel with one route and with the Internet's table, what
-a packet and a lookup cost, what firewalls and translation leave of the speed. Every figure comes with its 95 % interval and, beside
-it, the interval of the same measurement against itself. A figure that can't be
-measured on this machine is listed with the reason. Needs root, the go command
-(for the table), 3 GB of memory, and some minutes; --quick takes less than seven.`,
+		Short: "Measure the headline figures of this program on this machine",
+		Long: `Measure the figures that compare two versions of this program: the fast path against
+the kernel with one route and with the full Internet table, the cost of a packet and of a
+lookup, and the speed that remains with a firewall and with NAT. Every figure has its
+95 % interval and the interval of the same measurement against itself (A/A). A figure
+that cannot be measured on this machine is listed with the reason. Needs root, the go
+command (for the table), 3 GB of memory, and some minutes; --quick takes less than seven.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if os.Geteuid() != 0 {
@@ -58,6 +58,6 @@ measured on this machine is listed with the reason. Needs root, the go command
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the figures as JSON")
 	c.Flags().BoolVar(&quick, "quick", false, "fewer rounds: wider intervals")
-	c.Flags().StringSliceVar(&only, "only", nil, "the figures to measure, by id or its beginning: policy,nat")
+	c.Flags().StringSliceVar(&only, "only", nil, "the figures to measure, by ID or its beginning: policy,nat")
 	return c
 }

@@ -26,7 +26,7 @@ func newLabDevicesCommand(a *app) *cobra.Command {
 func newLabPatternsCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "patterns",
-		Short: "List the words of which traffic patterns are made",
+		Short: "List the words of traffic patterns",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprint(a.out, pattern.Grammar)

@@ -37,17 +37,16 @@ func newLabMatrixCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "matrix",
 		Short: "Measure TCP and UDP transfers of all packet sizes over IPv4 and IPv6",
-		Long: `Measure what two hosts transfer through a device with iperf3: TCP and UDP, over
-IPv4 and IPv6, with IP packets of 64, 128, 256, 512, 1024 and 1500 bytes; then
-the round trips of small packets while TCP fills the device in both directions.
-Hosts and device are namespaces of this machine; the device routes, bridges, or
-both are measured one after the other. UDP is sent at the rate, found by trying,
-at which most datagrams arrive.
+		Long: `Measure transfers between two hosts through a device with iperf3: TCP and UDP, over
+IPv4 and IPv6, with IP packets of 64, 128, 256, 512, 1024 and 1500 bytes; then the
+round-trip times of small packets while TCP fills the device in both directions. Hosts
+and device are namespaces of this machine. The device routes or bridges, or both in
+turn. UDP uses the rate at which most datagrams arrive, found by trials.
 
-A platform with a single port is measured as an end of the transfers: run
+A platform with a single port is measured as one end of the transfers: run
 "minne lab matrix --server" on one machine and "minne lab matrix --client
-ADDRESS" on the other. Ctrl-C keeps the cells that are done. Needs iperf3 and,
-but for --server and --client, root.`,
+ADDRESS" on the other. Ctrl-C keeps the results so far. Needs iperf3 and, except with
+--server and --client, root.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := f.check(c); err != nil {
@@ -62,10 +61,10 @@ but for --server and --client, root.`,
 	}
 	c.Flags().StringVar(&f.path, "path", "routed", "`what` the device does: routed, bridged or both")
 	c.Flags().StringVar(&f.device, "device", "kernel", "`device` that routes: "+device.Grammar)
-	c.Flags().BoolVar(&f.server, "server", false, "be the receiving end for another machine's --client, until Ctrl-C")
+	c.Flags().BoolVar(&f.server, "server", false, "receive the transfers of another machine's --client, until Ctrl-C")
 	c.Flags().StringVar(&f.client, "client", "", "measure transfers from this machine to the --server at this `address`")
 	c.Flags().IntVar(&f.seconds, "seconds", fullCell, "`seconds` of each transfer")
-	c.Flags().BoolVar(&f.quick, "quick", false, "1 second for each transfer, and fewer tries of UDP rates")
+	c.Flags().BoolVar(&f.quick, "quick", false, "1 second for each transfer, and fewer trials of UDP rates")
 	f.report.registerReport(c)
 	return c
 }

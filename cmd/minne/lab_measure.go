@@ -37,7 +37,7 @@ type measureFlags struct {
 
 func (f *measureFlags) register(c *cobra.Command) {
 	f.registerTraffic(c)
-	c.Flags().IntVar(&f.lanes, "lanes", 1, "`number` of generators, each with a processor and a receive queue of the device, which has a processor each too")
+	c.Flags().IntVar(&f.lanes, "lanes", 1, "`number` of generators; each has its own CPU, and its own receive queue of the device with another CPU")
 	f.registerCards(c)
 	f.registerReport(c)
 }
@@ -46,19 +46,19 @@ func (f *measureFlags) register(c *cobra.Command) {
 func (f *measureFlags) registerTraffic(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.traffic, "traffic", "one-flow", "`words` of the traffic pattern, such as \"flows=2048@30 family=ipv6 bidirectional\"; see \"minne lab patterns\"")
-	flags.StringArrayVar(&f.sizes, "size", nil, "frame `sizes` in bytes with FCS (64 unless the traffic says another), a mix (imix, imix-csit, 64:45,576:25), several sizes with commas between, or rfc2544 for all of that standard")
-	flags.StringVar(&f.table, "table", "", "routing table of the device: a `file` of prefixes, full for the Internet's, or a number for so many prefixes of that; destinations are then drawn from it")
+	flags.StringArrayVar(&f.sizes, "size", nil, "frame `sizes` in bytes with FCS (default 64 or that of the traffic), a mix (imix, imix-csit, 64:45,576:25), several sizes separated by commas, or rfc2544 for all sizes of that standard")
+	flags.StringVar(&f.table, "table", "", "routing table of the device: a `file` of prefixes, full for the Internet table, or a number of prefixes from it; destinations are then taken from the table")
 }
 
 // registerCards adds the flags that put network cards in place of namespaces.
 func (f *measureFlags) registerCards(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.cards.Left, "tx", "", "measure what is between two network cards: the `port` that sends")
-	flags.StringVar(&f.cards.Right, "rx", "", "… and the `port` that receives (both send when the traffic is bidirectional)")
+	flags.StringVar(&f.cards.Left, "tx", "", "measure the device between two network cards: the `port` that sends")
+	flags.StringVar(&f.cards.Right, "rx", "", "the `port` that receives (both send when the traffic is bidirectional)")
 	flags.StringVar(&f.cards.LeftGateway, "tx-gateway", "", "`address` or MAC of the device's port at --tx; without gateways the device is a bridge or a cable")
 	flags.StringVar(&f.cards.RightGateway, "rx-gateway", "", "`address` or MAC of the device's port at --rx")
-	flags.StringSliceVar(&f.cards.LeftAddress, "tx-address", nil, "`addresses` with their lengths that the tester has at --tx meanwhile, to ask for the gateway and to answer it")
-	flags.StringSliceVar(&f.cards.RightAddress, "rx-address", nil, "`addresses` that the tester has at --rx meanwhile")
+	flags.StringSliceVar(&f.cards.LeftAddress, "tx-address", nil, "`addresses` with prefix length of the tester at --tx during the measurement, to resolve the gateway's MAC address and to answer it")
+	flags.StringSliceVar(&f.cards.RightAddress, "rx-address", nil, "`addresses` of the tester at --rx during the measurement")
 	flags.BoolVar(&f.cards.Force, "force", false, "use ports also when they carry this computer's default route or SSH session, or belong to a bridge or bond")
 }
 

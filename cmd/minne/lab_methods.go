@@ -36,13 +36,13 @@ func newLabLossCommand(a *app) *cobra.Command {
 	return measurement{
 		name: "loss", title: "Frame loss",
 		short: "Measure loss against load (RFC 2544 section 26.3)",
-		long: `Offer the greatest load and then less and less of it until two loads in a row lose
-nothing, and tell how much is lost at each.`,
+		long: `Offer the maximum load and then lower it until two loads in a row lose nothing, and
+print the loss at each load.`,
 		flags: func(c *cobra.Command) func() ([]measure.Method, error) {
 			var o method.LossCurveOptions
 			c.Flags().DurationVar(&o.Duration, "trial", time.Minute, "`time` of each trial; the standard asks for 60 s")
-			c.Flags().Float64Var(&o.Step, "step", 0.1, "`share` of the greatest load between two loads")
-			c.Flags().BoolVar(&o.Full, "full", false, "go on down to the least load")
+			c.Flags().Float64Var(&o.Step, "step", 0.1, "step between two loads, as a `share` of the maximum load")
+			c.Flags().BoolVar(&o.Full, "full", false, "continue down to the lowest load")
 			return func() ([]measure.Method, error) {
 				if o.Step <= 0 || o.Step > 0.5 {
 					return nil, usageError{fmt.Errorf("--step %g: expected more than 0 and at most 0.5", o.Step)}
@@ -57,8 +57,8 @@ func newLabBackToBackCommand(a *app) *cobra.Command {
 	return measurement{
 		name: "back-to-back", title: "Back-to-back frames",
 		short: "Measure how long a burst a device takes without loss (RFC 9004)",
-		long: `Search for the longest burst at the greatest rate that loses nothing, many times
-over, and tell how much time the device's buffers are worth.`,
+		long: `Search for the longest burst at line rate without loss, many times, and print how long
+the device's buffers last.`,
 		flags: func(c *cobra.Command) func() ([]measure.Method, error) {
 			var r rated
 			var o method.BackToBackOptions
@@ -79,8 +79,8 @@ func newLabLatencyCommand(a *app) *cobra.Command {
 	return measurement{
 		name: "latency", title: "Latency",
 		short: "Measure delay at 0, 10, 50 and 90 % of the PDR",
-		long: `Measure how long frames take through devices at several loads, with percentiles,
-and what the tester itself adds to that (RFC 2544 section 26.2, RFC 8219).`,
+		long: `Measure the delay of frames through devices at several loads, with percentiles, and the
+delay of the tester itself (RFC 2544 section 26.2, RFC 8219).`,
 		flags: func(c *cobra.Command) func() ([]measure.Method, error) {
 			var r rated
 			var o method.LatencyOptions
@@ -104,8 +104,8 @@ and what the tester itself adds to that (RFC 2544 section 26.2, RFC 8219).`,
 func newLabMRRCommand(a *app) *cobra.Command {
 	return measurement{
 		name: "mrr", title: "Maximum receive rate",
-		short: "Measure the rate that is forwarded at the greatest load",
-		long:  `Offer the greatest load some times and tell how much of it comes back (FD.io CSIT's maximum receive rate).`,
+		short: "Measure the forwarding rate at maximum load",
+		long:  `Offer the maximum load several times and print how much of it comes back (maximum receive rate of FD.io CSIT).`,
 		flags: func(c *cobra.Command) func() ([]measure.Method, error) {
 			var o method.MRROptions
 			c.Flags().DurationVar(&o.Duration, "trial", time.Second, "`time` of a trial")
@@ -118,9 +118,9 @@ func newLabMRRCommand(a *app) *cobra.Command {
 func newLabSoakCommand(a *app) *cobra.Command {
 	return measurement{
 		name: "soak", title: "Soak",
-		short: "Offer one load for hours and tell whether the device tires",
-		long: `Offer one load for a long time, and tell from the series of rates whether the
-device drifts, and what it lost.`,
+		short: "Offer one load for hours and check for drift and loss",
+		long: `Offer one load for a long time, and show whether the device's rate drifts, and what it
+lost.`,
 		flags: func(c *cobra.Command) func() ([]measure.Method, error) {
 			var r rated
 			var o method.SoakOptions
@@ -149,9 +149,9 @@ func newLabRecoveryCommand(a *app) *cobra.Command {
 	return measurement{
 		name: "recovery", title: "Recovery",
 		short: "Measure for how long forwarding stops (RFC 2544 sections 26.5 and 26.6, RFC 6201)",
-		long: `Measure how long a device loses frames after it was offered too much (overload),
-after its daemon was killed and started again (daemon-restart), or after all of
-it was taken down and built anew (device-reset).`,
+		long: `Measure how long a device loses frames after an overload (overload), after its daemon
+was killed and restarted (daemon-restart), or after the whole device was removed and
+built again (device-reset).`,
 		flags: func(c *cobra.Command) func() ([]measure.Method, error) {
 			var r rated
 			var names []string

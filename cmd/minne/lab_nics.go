@@ -17,13 +17,12 @@ func newLabNICsCommand(a *app) *cobra.Command {
 	var look bool
 	c := &cobra.Command{
 		Use:   "nics --tx PORT --rx PORT",
-		Short: "Measure any router between two network cards",
-		Long: `Send through one port of this computer, receive on another, and measure what is
-between them, whatever it is: nothing of Minne runs on it. Throughput, the rate at
-full load, loss and latency go into one report. With --look only the ports are looked at and nothing
-is sent.
+		Short: "Measure any router through two network cards",
+		Long: `Send on one port of this computer, receive on another, and measure any device between
+them; it need not run Minne. The report has throughput, the rate at full load, loss and
+latency. With --look the command only shows the ports and sends nothing.
 
-A router needs routes to the networks that the traffic comes from and goes to:
+A router needs routes to the source and destination networks of the traffic:
 198.18.128.0/17 and 2001:2:0:4000::/50 through the tester's address at --tx,
 198.19.128.0/17 and 2001:2:0:c000::/50 through its address at --rx. Give these
 addresses as --tx-address and --rx-address, and the router's as --tx-gateway and
@@ -32,7 +31,7 @@ addresses as --tx-address and --rx-address, and the router's as --tx-gateway and
 	}
 	f.register(c)
 	g.register(c, "ndr", "pdr")
-	c.Flags().BoolVar(&look, "look", false, "show what the ports are and can do, and send nothing")
+	c.Flags().BoolVar(&look, "look", false, "show the ports and their features, and send nothing")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if f.cards.Left == "" || f.cards.Right == "" {
 			return usageError{fmt.Errorf("give both --tx and --rx; \"ip -br link\" lists the ports")}

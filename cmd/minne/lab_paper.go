@@ -28,10 +28,10 @@ func newLabPaperCommand(a *app) *cobra.Command {
 	var f paperFlags
 	c := &cobra.Command{
 		Use:   "paper [NAME]",
-		Short: "Repeat an experiment of the papers and print their figures beside the measured ones",
-		Long: `Repeat an experiment of the papers that Minne stands on, and print the paper's
-figure beside the measured one, with words on what is comparable and what is not.
-Without a name the experiments are listed. Needs root and two processors, fib-trie one.`,
+		Short: "Repeat an experiment of the papers and print their figures next to the measured ones",
+		Long: `Repeat an experiment of the papers that Minne is based on, and print the paper's figure
+next to the measured one, with notes on what is comparable. Without a name the
+experiments are listed. Needs root and two CPUs (fib-trie: one).`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -45,7 +45,7 @@ Without a name the experiments are listed. Needs root and two processors, fib-tr
 		},
 	}
 	f.registerReport(c)
-	c.Flags().BoolVar(&f.options.Quick, "quick", false, "two minutes at most: shorter trials and fewer of them")
+	c.Flags().BoolVar(&f.options.Quick, "quick", false, "at most two minutes: shorter and fewer trials")
 	c.Flags().DurationVar(&f.options.Duration, "duration", 0, "`time` of the soak (default 24h, or 40s with --quick)")
 	return c
 }

@@ -16,9 +16,9 @@ func newLabShowCommand(a *app) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "show RESULT",
-		Short: "Print the tables of a report",
-		Long: `Print what a measurement found: doubts first, then the findings in words, then the
-tables. RESULT is the directory of a report, or its result.json.`,
+		Short: "Show a report",
+		Long: `Print a report: first the doubts, then the findings in words, then the tables. RESULT is
+the directory of a report, or its result.json.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			r, err := report.Read(args[0])
@@ -38,10 +38,10 @@ tables. RESULT is the directory of a report, or its result.json.`,
 func newLabKeygenCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "keygen FILE",
-		Short: "Make a key to sign reports with",
-		Long: `Make an ed25519 key: the private key in FILE, readable by its owner only, and the
-public one in FILE.pub, to give to those who will verify. Both are PEM, which
-OpenSSL reads too. A file that is there is never overwritten.`,
+		Short: "Create a key to sign reports",
+		Long: `Create an ed25519 key pair: the private key in FILE, readable only by its owner, and the
+public key in FILE.pub, for those who verify. Both are in PEM format, as OpenSSL uses it.
+Existing files are never overwritten.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			key, err := keyfile.New(args[0])
@@ -59,8 +59,8 @@ func newLabSignCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sign RESULT --key FILE",
 		Short: "Sign a report",
-		Long: `Sign the result.json of a report, and the page and CSV files with it, which are made
-anew from it first. The signature is result.json.sig beside it.`,
+		Long: `Sign the result.json of a report, with the page and CSV files, which are first generated
+again from it. The signature is in result.json.sig in the same directory.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if keyFile == "" {
@@ -88,10 +88,10 @@ func newLabVerifyCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify RESULT",
 		Short: "Check the signature of a report",
-		Long: `Check that result.json, the page and the CSV files are as they were signed, and tell
-by whom. With --key, the signer must be one of the given keys. Without, anyone
-may have signed: compare the fingerprint with the one that the author publishes.
-The exit code is 1 when anything was changed.`,
+		Long: `Verify that result.json, the page and the CSV files match the signature, and show the
+signer. With --key, the signer must be one of these keys. Without it, anyone could have
+signed: compare the fingerprint with the one that the author publishes. The exit code is
+1 when anything was changed.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var trusted []report.Trusted
@@ -112,7 +112,7 @@ The exit code is 1 when anything was changed.`,
 			return a.printSigned(s)
 		},
 	}
-	c.Flags().StringArrayVar(&keyFiles, "key", nil, "`file` with a public key that is trusted; may be given several times")
+	c.Flags().StringArrayVar(&keyFiles, "key", nil, "`file` with a trusted public key; may be given several times")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the outcome as JSON")
 	return c
 }

@@ -34,9 +34,9 @@ func newLabSuiteCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "suite [DEVICE...]",
 		Short: "Measure cost, throughput, rate at full load, loss and latency into one report",
-		Long: `Measure what most readers of a report ask for first, of one or several devices and
-frame sizes: processor time of a packet, throughput, the rate at full load, loss
-against load, and latency. Some minutes per device and size, with --quick about one.
+		Long: `Measure the most important figures of one or several devices and frame sizes: CPU time
+per packet, throughput, the rate at full load, loss against load, and latency. Takes some
+minutes per device and size, with --quick about one.
 
 ` + devicesHelp,
 	}

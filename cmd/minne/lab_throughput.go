@@ -43,10 +43,10 @@ func (m measurement) command(a *app) *cobra.Command {
 }
 
 // devicesHelp ends the help of all measurements.
-const devicesHelp = `Without devices the kernel and Minne are measured, one after the other, between
-two ports of a tester, all in namespaces; --tx and --rx measure what is between
-two network cards. Needs root and two processors. "minne lab devices" lists the devices,
-"minne lab patterns" what traffic there is.`
+const devicesHelp = `Without arguments the kernel and Minne are measured, one after the other, between two
+ports of a tester, in namespaces of this machine. --tx and --rx measure the device
+between two network cards. Needs root and two CPUs. "minne lab devices" lists the
+devices, "minne lab patterns" the traffic patterns.`
 
 func newLabThroughputCommand(a *app) *cobra.Command {
 	return measurement{
@@ -74,8 +74,8 @@ func (g *goalFlags) register(c *cobra.Command, standard ...string) {
 	flags := c.Flags()
 	flags.StringSliceVar(&g.names, "goal", standard, "search `goals`: ndr, pdr (FD.io CSIT's parameters), rfc2544")
 	flags.DurationVar(&g.trial, "trial", time.Minute, "`time` of a final trial of the goal rfc2544; the standard asks for 60 s")
-	flags.DurationVar(&g.timeout, "timeout", 0, "end each search after this `time` with the bounds found so far; 0 never does")
-	flags.BoolVar(&g.quick, "quick", false, "rougher goals, shorter trials and fewer repetitions")
+	flags.DurationVar(&g.timeout, "timeout", 0, "end each search after this `time` with the bounds found so far; 0 for never")
+	flags.BoolVar(&g.quick, "quick", false, "coarser goals, shorter trials and fewer repetitions")
 }
 
 // quickly tells whether --quick decides what a flag is: an explicit one goes first.

@@ -36,10 +36,9 @@ func newLabUpCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "up FILE|NAME",
 		Short: "Build a network and keep it until Ctrl-C",
-		Long: `Build a network of namespaces and keep it until Ctrl-C: a topology by its name
-(see minne lab topologies) or one that a YAML file describes. Look around in it
-with "minne lab exec" from another terminal. --print shows the YAML of a
-topology, to start a file of one's own from.`,
+		Long: `Build a network of namespaces and keep it until Ctrl-C: a named topology (see minne lab
+topologies) or one from a YAML file. Run commands in it with "minne lab exec" from
+another terminal. --print prints the YAML of a topology, as a start for your own file.`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("expected a YAML file or the name of a topology: %s", strings.Join(topologyNames(), ", "))
@@ -69,7 +68,7 @@ topology, to start a file of one's own from.`,
 			return keepBlueprint(c.Context(), a.out, binary, args[0])
 		},
 	}
-	c.Flags().IntVar(&prefixes, "prefixes", 10_000, "`number` of prefixes that the campus takes at random from the Internet's table; 0 is all")
+	c.Flags().IntVar(&prefixes, "prefixes", 10_000, "`number` of random prefixes of the Internet table for the campus; 0 for all")
 	c.Flags().BoolVar(&text, "print", false, "print the topology's YAML instead of building it")
 	return c
 }
@@ -137,7 +136,7 @@ func keepCampus(ctx context.Context, out io.Writer, binary string, table []netip
 func newLabTopologiesCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "topologies",
-		Short: "List the topologies that have a name",
+		Short: "List the named topologies",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			for _, name := range topologyNames() {
@@ -159,10 +158,10 @@ func newLabTopologiesCommand(a *app) *cobra.Command {
 func newLabExecCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "exec [LAB/]NODE COMMAND...",
-		Short: "Run a command in a node of a lab that is up",
-		Long: `Run a command in a node of a lab that is up. birdc, vtysh and minne reach the
-daemons of that node. Where several labs have a node of that name, LAB is the
-topology's name or the number under which "minne lab up" announced it.`,
+		Short: "Run a command in a node of a running lab",
+		Long: `Run a command in a node of a running lab. birdc, vtysh and minne reach the daemons of
+that node. When several labs have a node of that name, LAB is the topology's name or the
+number that "minne lab up" printed.`,
 		DisableFlagParsing: true,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 && (args[0] == "-h" || args[0] == "--help") {
@@ -179,7 +178,7 @@ topology's name or the number under which "minne lab up" announced it.`,
 func newLabDownCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "down",
-		Short: "End the labs of this machine and remove what crashed ones have left",
+		Short: "Stop the labs of this machine and remove what crashed labs left",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return lab.Down(c.Context())

@@ -22,12 +22,12 @@ func newCheckCommand(a *app) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "check [FILE]",
-		Short: "Say whether a configuration is right",
-		Long: `Say whether a configuration file (by default the instance's own) is right, and warn
-of what is right but seldom meant. Needs neither root nor a daemon.
+		Short: "Check a configuration",
+		Long: `Check a configuration file (default: the instance's own): print errors, and warnings
+about what is valid but probably a mistake. Needs neither root nor a daemon.
 
-Secrets are those of the instance (/etc/minne/secrets.yaml); on a machine that has
-none, a file secrets.yaml beside FILE.`,
+Secrets come from /etc/minne/secrets.yaml; on a machine without this file, from
+secrets.yaml in FILE's directory.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			file, _, odd, err := a.loadOdd(args)
@@ -44,7 +44,7 @@ none, a file secrets.yaml beside FILE.`,
 			return err
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print what was found as JSON")
+	c.Flags().BoolVar(&asJSON, "json", false, "print errors and warnings as JSON")
 	return c
 }
 
@@ -113,17 +113,17 @@ func newApplyCommand(a *app) *cobra.Command {
 	var dryRun, asJSON bool
 	c := &cobra.Command{
 		Use:   "apply [FILE]",
-		Short: "Put a configuration in place",
-		Long: `Put a configuration file (by default the instance's own) in place, all of it or
-nothing: if a step fails, what ran before is restored.
+		Short: "Apply a configuration",
+		Long: `Apply a configuration file (default: the instance's own): either completely or not at
+all. If a step fails, the router returns to the previous configuration.
 
-With --confirm the configuration is dropped again after that time unless
-"minne confirm" is said first, also if the machine was rebooted meanwhile. Use it
-whenever a mistake could cut you off.
+With --confirm the router returns to the previous configuration after that time, unless
+you enter "minne confirm" first. This also holds after a reboot. Use it whenever a mistake
+could lock you out.
 
 Exit codes: 0 applied, or nothing to change; 1 failed, nothing was changed;
-3 the file is wrong; 4 applied and taken back; 5 another commit is at work or
-awaits its confirmation.`,
+3 the file has errors; 4 applied and rolled back; 5 another commit is running or
+waits for its confirmation.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if c.Flags().Changed("confirm") && q.Confirm <= 0 {
@@ -150,15 +150,15 @@ awaits its confirmation.`,
 			return a.printResult(result, asJSON)
 		},
 	}
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would change")
-	c.Flags().DurationVar(&q.Confirm, "confirm", 0, "`time` in which to confirm, such as 10m")
-	c.Flags().StringVar(&q.Comment, "comment", "", "why, for the list of revisions")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would change")
+	c.Flags().DurationVar(&q.Confirm, "confirm", 0, "`time` within which to confirm, such as 10m")
+	c.Flags().StringVar(&q.Comment, "comment", "", "comment for the list of revisions")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
 	return c
 }
 
 func newConfirmCommand(a *app) *cobra.Command {
-	return a.changing("confirm", "Keep the configuration that awaits its confirmation", cobra.NoArgs,
+	return a.changing("confirm", "Confirm the configuration that waits for it", cobra.NoArgs,
 		func(ctx context.Context, c *api.Client, _ []string) (api.Result, error) { return c.Confirm(ctx) })
 }
 
@@ -175,9 +175,10 @@ func newRollbackCommand(a *app) *cobra.Command {
 			}
 			return c.Rollback(ctx, number)
 		})
-	c.Long = `Go back to the configuration of a revision (see minne revisions). Without a number,
-drop the configuration that awaits its confirmation, or else return to the confirmed
-one before the running one. Secrets are today's: revisions don't hold them.`
+	c.Long = `Return to the configuration of a revision (see minne revisions). Without a number:
+reject the configuration that waits for its confirmation; if there is none, return to the
+last confirmed one before the running one. Secrets are not part of revisions: the
+current ones are used.`
 	return c
 }
 
@@ -208,7 +209,7 @@ func newRevisionsCommand(a *app) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "revisions",
-		Short: "List the configurations that the router has had",
+		Short: "List the revisions of the configuration",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			all, err := a.storedAll(c.Context())

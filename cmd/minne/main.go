@@ -94,15 +94,15 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 func newRootCommand(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "minne",
-		Short: "One file makes a router",
-		Long: `Minne is a router: one file describes it, the kernel decides, an XDP fast path repeats.
+		Short: "A router from one configuration file",
+		Long: `Minne makes a Linux machine a router: one configuration file, the kernel, and an XDP fast path.
 
-Every command may be shortened as long as only one fits: "minne sh int" is "minne show interfaces".`,
+Commands can be abbreviated while they are unambiguous: "minne sh int" is "minne show interfaces".`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.PersistentFlags().StringVar(&a.instance, "instance", os.Getenv("MINNE_INSTANCE"), "`name` of the router instance, where a host has several (MINNE_INSTANCE)")
-	root.PersistentFlags().StringVar(&a.root, "root", os.Getenv("MINNE_ROOT"), "`directory` in front of all the instance's paths, for labs and tests (MINNE_ROOT)")
+	root.PersistentFlags().StringVar(&a.root, "root", os.Getenv("MINNE_ROOT"), "`directory` that all paths of the instance start from, for labs and tests (MINNE_ROOT)")
 	for _, group := range groups {
 		root.AddCommand(group(a))
 	}

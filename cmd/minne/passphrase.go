@@ -26,7 +26,7 @@ type passphrase struct {
 
 func (p *passphrase) flags(c *cobra.Command) {
 	c.Flags().StringVar(&p.file, "passphrase-file", "", "`file` whose first line is the passphrase (default: asked on the terminal)")
-	c.Flags().IntVar(&p.fd, "passphrase-fd", -1, "open file descriptor, by `number`, to read the passphrase from")
+	c.Flags().IntVar(&p.fd, "passphrase-fd", -1, "`number` of an open file descriptor to read the passphrase from")
 }
 
 // read returns the passphrase; one that is new is asked for twice.

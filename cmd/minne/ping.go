@@ -18,7 +18,7 @@ import (
 	"minne/internal/daemon/router"
 )
 
-// prober is a program of the system that sends packets and says what comes back.
+// prober is a program of the system that sends packets and prints what comes back.
 type prober struct {
 	name, short string
 	source      string // its option for the source address
@@ -27,9 +27,9 @@ type prober struct {
 }
 
 var probers = []prober{
-	{"ping", "Ask whether a host answers, from the router or with the address of one of its ports", "-I", "iputils-ping", "-c 3 -s 1400"},
-	{"traceroute", "Show the way to a host, from the router or with the address of one of its ports", "-s", "traceroute", "-n -I"},
-	{"mtr", "Watch the way to a host, from the router or with the address of one of its ports", "-a", "mtr-tiny", "--report -n"},
+	{"ping", "Ping a host, from the router or from the address of one of its ports", "-I", "iputils-ping", "-c 3 -s 1400"},
+	{"traceroute", "Trace the route to a host, from the router or from the address of one of its ports", "-s", "traceroute", "-n -I"},
+	{"mtr", "Trace the route to a host continuously, from the router or from the address of one of its ports", "-a", "mtr-tiny", "--report -n"},
 }
 
 func newPingCommand(a *app) *cobra.Command { return a.probeCommand(probers[0]) }
@@ -52,9 +52,9 @@ func (a *app) probeCommand(p prober) *cobra.Command {
 		Long: fmt.Sprintf(`%s:
 runs the system's %s in the router's network namespace.
 
-With --from, packets have the source address that the named interface, or the first one
-of the named zone, has: what a host behind that port would see of the network. The way
-that they take is that of the routes. Options of %s itself stand behind "--".`, p.short, p.name, p.name),
+With --from, the packets' source address is that of the named interface, or of the first
+interface of the named zone. They still follow the router's routes. Put options of %s
+itself after "--".`, p.short, p.name, p.name),
 		Example: fmt.Sprintf("minne %s --from lan 192.0.2.99 -- %s", p.name, p.example),
 		Args: func(c *cobra.Command, args []string) error {
 			given := len(args)
@@ -62,7 +62,7 @@ that they take is that of the routes. Options of %s itself stand behind "--".`, 
 				given = dash
 			}
 			if given != 1 {
-				return errors.New("expected one destination, an address or a name; options of " + p.name + " stand behind --")
+				return errors.New("expected one destination, an address or a name; put options of " + p.name + " after --")
 			}
 			return nil
 		},

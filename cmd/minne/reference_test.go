@@ -22,7 +22,7 @@ func TestCommandsReference(t *testing.T) {
 	var want bytes.Buffer
 	want.WriteString("# Commands\n\nMade by `go test ./cmd/minne -run TestCommandsReference -update`; don't edit.\n\n" +
 		"Every command takes `--instance` and `--root`. Exit codes: 0 done, 1 failed, 2 wrong\n" +
-		"usage, 3 invalid configuration, 4 applied and taken back, 5 locked or awaiting\nconfirmation.\n")
+		"usage, 3 invalid configuration, 4 applied and rolled back, 5 locked or waiting for\nconfirmation.\n")
 	describe(&want, newRootCommand(&app{}))
 	if *update {
 		if err := os.WriteFile(page, want.Bytes(), 0o644); err != nil {

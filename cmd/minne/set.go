@@ -22,11 +22,11 @@ import (
 func newSetCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set",
-		Short: "Change the firewall's sets while the router runs",
-		Long: `Put addresses into sets of the firewall and take them out, at once and without a
-commit: a host that floods, a guest that has paid. What was put in stays over
-commits and reboots until its time is up or it is deleted. Elements of the
-configuration and its files stay as written there.`,
+		Short: "Change the firewall's sets without a commit",
+		Long: `Add addresses to the firewall's sets and delete them, at once and without a commit: a
+host that floods, a guest that has paid. Added elements survive commits and reboots,
+until their timeout or until they are deleted. Elements in the configuration and its
+files do not change.`,
 	}
 	c.AddCommand(newSetAddCommand(a), newSetDelCommand(a), newSetListCommand(a))
 	return c
@@ -37,9 +37,9 @@ func newSetAddCommand(a *app) *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use:   "add NAME [ELEMENT…]",
-		Short: "Put addresses or prefixes into a set",
-		Long: "Put addresses or prefixes into a set: those of the command line and, with -f, those of a file. All are put in " +
-			"at the same moment. When one is wrong, its line is told and nothing is changed.",
+		Short: "Add addresses or prefixes to a set",
+		Long: "Add addresses or prefixes to a set: those of the command line and, with -f, those of a file. All are added " +
+			"at the same moment. If one is invalid, the error names its line and nothing is changed.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if c.Flags().Changed("timeout") && timeout <= 0 {
@@ -57,7 +57,7 @@ func newSetAddCommand(a *app) *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().DurationVar(&timeout, "timeout", 0, "`time` after which they are gone again, such as 1h; without it the set's own")
+	c.Flags().DurationVar(&timeout, "timeout", 0, "`time` until they are deleted, such as 1h (default: the set's timeout)")
 	addFileFlag(c, &file)
 	return c
 }
@@ -66,7 +66,7 @@ func newSetDelCommand(a *app) *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use:   "del NAME [ELEMENT…]",
-		Short: "Take addresses or prefixes out of a set",
+		Short: "Delete addresses or prefixes from a set",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			elements, err := setElements(c, args[1:], file)
@@ -86,7 +86,7 @@ func newSetDelCommand(a *app) *cobra.Command {
 }
 
 func addFileFlag(c *cobra.Command, file *string) {
-	c.Flags().StringVarP(file, "file", "f", "", "`path` of a file with an address or prefix a line, # begins a comment; - for standard input")
+	c.Flags().StringVarP(file, "file", "f", "", "`path` of a file with one address or prefix on each line, # begins a comment; - for standard input")
 }
 
 // setElements are those of the command line and of a file, if one is named.

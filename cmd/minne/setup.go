@@ -19,15 +19,15 @@ func newSetupCommand(a *app) *cobra.Command {
 	var netns string
 	c := &cobra.Command{
 		Use:   "setup",
-		Short: "Make the first configuration: five questions, or a file of answers",
-		Long: `Make the first configuration of a router that has none: look for its ports, ask
-five questions on the console (or take the answers from a file) and commit what follows:
-the WAN by DHCP or with a fixed address, each other port a LAN with DHCP, DNS, time and
-translation, a firewall that lets the LAN out and nothing in, and the user admin with
-a random password that is shown this once.
+		Short: "Create the first configuration: five questions, or a file of answers",
+		Long: `Create the first configuration of a new router: find its ports, ask five questions on
+the console (or read the answers from a file), and commit the result. The WAN uses DHCP
+or a fixed address. Every other port is a LAN with DHCP, DNS, NTP and NAT. The firewall
+permits connections from the LAN and none from outside. The user admin gets a random
+password, which is shown only once.
 
-Nothing is changed before all questions are answered; Ctrl-C leaves everything as it is. A router
-that has a configuration is left alone unless --force is given.`,
+Nothing changes before the last answer; Ctrl-C leaves everything as it is. On a router
+that has a configuration, nothing happens without --force.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if netns != "" {
@@ -51,8 +51,8 @@ that has a configuration is left alone unless --force is given.`,
 	}
 	c.Flags().StringVar(&o.Answers, "answers", "", "`file` with the answers, in YAML")
 	c.Flags().StringVar(&o.Files, "files", "", "`directory` that may hold minne.yaml (a whole configuration) or answers.yaml")
-	c.Flags().BoolVar(&o.Force, "force", false, "also on a router that has a configuration")
-	c.Flags().BoolVar(&ifNeeded, "if-needed", false, "do nothing on a router that has a configuration")
+	c.Flags().BoolVar(&o.Force, "force", false, "also when the router has a configuration")
+	c.Flags().BoolVar(&ifNeeded, "if-needed", false, "do nothing when the router has a configuration")
 	c.Flags().BoolVar(&noProbe, "no-probe", false, "don't look for DHCP servers behind the ports")
 	c.Flags().StringVar(&netns, "netns", "", "network namespace of the router: `name` (of ip netns) or path")
 	c.MarkFlagsMutuallyExclusive("force", "if-needed")

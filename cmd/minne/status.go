@@ -15,15 +15,15 @@ func newStatusCommand(a *app) *cobra.Command {
 	var asJSON, check bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Say how the router is",
-		Long: `Say how the router is. The first line is the sum: healthy, degraded with the number of
-things that are wrong, starting until all is in place after a start of the daemon, or
-that no configuration is in use. "not in place" is what of the running revision could
-not be put in place, "degraded" what else is wrong, "repaired" what something else had
-changed and the router put back.
+		Short: "Show the router's status",
+		Long: `Show the router's status. The first line is the summary: healthy; degraded, with the
+number of faults; starting, until the configuration is applied after a start of the
+daemon; or no configuration. "not in place" lists parts of the running revision that
+could not be applied, "degraded" other faults, "repaired" what another program or person
+had changed and the router restored.
 
-With --check the exit code says it to a monitoring program: 0 healthy, 6 degraded, starting
-or without configuration, 1 no daemon answers.`,
+With --check the exit code is for a monitoring program: 0 healthy; 6 degraded, starting
+or without configuration; 1 no daemon answers.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			client, err := a.client()

@@ -54,13 +54,13 @@ func newTechSupportCommand(a *app) *cobra.Command {
 	var wait time.Duration
 	c := &cobra.Command{
 		Use:   "tech-support",
-		Short: "Write one archive with all that is needed to find a fault",
-		Long: `Write one archive with the configuration, its history, the daemon's log and what
-the router and its kernel say of themselves. Secrets are replaced by their names.
+		Short: "Write a support archive: configuration, logs and state",
+		Long: `Write an archive for support: the configuration with its revisions, the daemon's log,
+and the state of the router and its kernel. Secrets are replaced by their names.
 
-With --to-stick it goes to the FAT partition labelled MINNE, which any PC can read: the
-router's own, or one on another stick. The router's image does that by itself when
-the key t is held on its console while it boots.`,
+With --to-stick the archive goes to the FAT partition labelled MINNE, which every PC can
+read: the router's own, or that of another USB stick. The router's image does this at boot
+when you hold the key t on its console.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if toStick && file != "" {
@@ -73,7 +73,7 @@ the key t is held on its console while it boots.`,
 			// Without the secrets nothing could be redacted by value: then there is no archive.
 			secrets, err := config.LoadSecrets(inst.Secrets)
 			if err != nil {
-				return fmt.Errorf("the secrets can't be read, so nothing could be redacted: %w", err)
+				return fmt.Errorf("cannot read the secrets, so they cannot be removed from the archive: %w", err)
 			}
 			client, err := a.client()
 			if err != nil {
@@ -94,7 +94,7 @@ the key t is held on its console while it boots.`,
 		},
 	}
 	c.Flags().BoolVar(&toStick, "to-stick", false, "write it to the FAT partition labelled MINNE")
-	c.Flags().DurationVar(&wait, "wait", 0, "`time` to wait for a daemon that is just starting")
+	c.Flags().DurationVar(&wait, "wait", 0, "`time` to wait for a daemon that is starting")
 	c.Flags().StringVarP(&file, "output", "o", "", "`file` to write (default minne-tech-support-DATE.tar.gz here)")
 	return c
 }

@@ -175,5 +175,5 @@ func TestTechSupportWithoutDaemon(t *testing.T) {
 	}
 	// Without the secrets nothing could be redacted.
 	b.here("secrets.yaml", "isp: x\n", 0o644)
-	b.want(exitFailed, "nothing could be redacted", "tech-support", "-o", file)
+	b.want(exitFailed, "cannot be removed from the archive", "tech-support", "-o", file)
 }

@@ -32,15 +32,14 @@ func newUpgradeCommand(a *app) *cobra.Command {
 	var f upgradeFlags
 	c := &cobra.Command{
 		Use:   "upgrade FILE|URL",
-		Short: "Replace the router's system, and fall back if the new one does not work",
-		Long: `Replace the system of a router that runs from Minne's image. The file must be
-signed by a key that this router trusts (the image's own, and *.pub in
-` + upgrade.LocalKeysDir + `). A name without a directory is also looked for on the
-medium's FAT partition. The system is written to the slot that is not in use
-and booted once. It stays when all that works now works again: interfaces that
-are up, BGP and OSPF sessions that stand, gateways and your own host, if they
-answer a ping now. Otherwise, and after a power cut, a crash or a hang, the old
-system is back.`,
+		Short: "Upgrade the router's image, and fall back if the new one does not work",
+		Long: `Upgrade a router that runs from Minne's image. The file must be signed with a key that
+this router trusts (the image's own key, and *.pub in ` + upgrade.LocalKeysDir + `). A name
+without a directory is also searched on the boot medium's FAT partition. The new system
+is written to the slot that is not in use and booted once. It stays if everything that
+works now works again: interfaces that are up, BGP and OSPF sessions that are up, and
+gateways and your own host if they answer a ping now. Otherwise, and after a power cut,
+a crash or a hang, the old system boots again.`,
 		Example: "  minne upgrade https://example.org/minne-1.4-amd64.upgrade\n  minne upgrade --status\n  minne upgrade --undo",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -57,11 +56,11 @@ system is back.`,
 			return a.upgrade(c.Context(), m, f, args)
 		},
 	}
-	c.Flags().BoolVar(&f.status, "status", false, "say what the slots hold, which boots next, and how the last upgrade ended")
+	c.Flags().BoolVar(&f.status, "status", false, "show what is in the slots, which one boots next, and how the last upgrade ended")
 	c.Flags().BoolVar(&f.undo, "undo", false, "go back to the system in the other slot")
-	c.Flags().BoolVar(&f.judge, "judge", false, "after a trial's boot: wait until all works, or fall back (the image starts this)")
-	c.Flags().BoolVar(&f.downgrade, "downgrade", false, "take a system that is older than the running one")
-	c.Flags().BoolVar(&f.noRestart, "no-restart", false, "leave it to you when the router restarts")
+	c.Flags().BoolVar(&f.judge, "judge", false, "after the first boot of an upgrade: wait until everything works, or fall back (the image runs this)")
+	c.Flags().BoolVar(&f.downgrade, "downgrade", false, "accept a system that is older than the running one")
+	c.Flags().BoolVar(&f.noRestart, "no-restart", false, "do not restart the router; the new system boots at the next restart")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "with --status: print JSON")
 	c.Flags().DurationVar(&f.within, "within", 5*time.Minute, "`time` after its start in which the new system must have everything working, 30s to 1h")
 	return c

@@ -112,7 +112,7 @@ func TestWordsOfCommands(t *testing.T) {
 		"clear ip bgp isp":          `did you mean "minne clear bgp"?`,
 		"clear ip ospf":             `did you mean "minne clear ospf"?`,
 		"clear sessions":            `did you mean "minne clear connections"?`,
-		"ping -c 1 192.0.2.9":       `options of ping itself stand behind --, as in minne ping --from lan 192.0.2.99 -- -c 3`,
+		"ping -c 1 192.0.2.9":       `put options of ping itself after --, as in minne ping --from lan 192.0.2.99 -- -c 3`,
 		"show config 1":             `"1": expected minne show config --revision 1`,
 		"clear bgp":                 `something is missing: expected minne clear bgp NAME|all [soft]; see`,
 		"clear connections":         `something is missing: expected minne clear connections FILTER…|all`,

@@ -132,11 +132,15 @@ var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 
 // TestLinks follows the links between the pages.
 func TestLinks(t *testing.T) {
-	pages, err := filepath.Glob("../../docs/*/*.md")
-	if err != nil {
-		t.Fatal(err)
+	var pages []string
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/*/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no pages as %s: %v", pattern, err)
+		}
+		pages = append(pages, found...)
 	}
-	for _, page := range append(pages, "../../README.md", "../../docs/README.md") {
+	for _, page := range pages {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

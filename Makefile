@@ -23,7 +23,7 @@ arch        := $(shell $(GO) env GOARCH 2>/dev/null)
 .SUFFIXES:
 MAKEFLAGS += --no-builtin-rules
 
-.PHONY: build generate procbench procbench-cross test lint demo bench image test-image test-campus-image deb test-deb cross test-arch clean
+.PHONY: build generate procbench procbench-cross check test lint demo bench image test-image test-campus-image deb test-deb cross test-arch clean
 
 build: bin/minne
 
@@ -53,6 +53,10 @@ build/generated: $(bpf_sources) $(generators)
 
 lint: generate
 	@GO="$(GO)" sh scripts/lint.sh
+
+# Cached results count: these tests depend on the tree alone.
+check: lint
+	@packages=$$(GO="$(GO)" sh scripts/unit-packages.sh) && $(GO) test -short $$packages $(ARGS)
 
 # -count=1: what these tests say depends on the kernel and the daemons, which
 # the cache of test results does not know.

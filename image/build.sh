@@ -15,10 +15,10 @@ die() { printf 'image: %s\n' "$*" >&2; exit 1; }
 say() { printf '%3ds  %s\n' $(($(date +%s) - began)) "$*"; }
 began=$(date +%s)
 
-arch=amd64 slot_size=128 packages='' firmware='' key='' fresh=''
+arch=amd64 slot_size=128 packages='' firmware='' key='' fresh='' only_fetch=''
 usage() {
 	cat <<-END
-	./dev image [--size MiB] [--firmware] [--packages MANIFEST] [--key FILE] [--fresh] [--arch amd64]
+	./dev image [--size MiB] [--firmware] [--packages MANIFEST] [--key FILE] [--fresh] [--fetch] [--arch amd64]
 	  --size      room for each of the two systems (default $slot_size)
 	  --firmware  firmware that is not free, for Wi-Fi and some wired chips
 	  --packages  the packages of an earlier build, by its manifest: refused when the mirror has others
@@ -26,6 +26,7 @@ usage() {
 	              public key gives the same image and an unsigned upgrade file. Without --key, one that is made in build/ once,
 	              so that images of one checkout take each other
 	  --fresh     fetch the packages again, even those that an earlier build left
+	  --fetch     fetch the packages and stop: a later build fetches nothing
 	END
 }
 while [ $# -gt 0 ]; do
@@ -36,17 +37,18 @@ while [ $# -gt 0 ]; do
 	--key) key=$2; shift 2 ;;
 	--firmware) firmware=yes; shift ;;
 	--fresh) fresh=yes; shift ;;
+	--fetch) only_fetch=yes; shift ;;
 	-h | --help) usage; exit 0 ;;
 	*) usage >&2; die "unknown option $1" ;;
 	esac
 done
 [ "$arch" = amd64 ] || die "--arch $arch: the disk image is for amd64; the programs alone are built for others by: make cross"
 [ "$(id -u)" = 0 ] || die "run as root: it works in a chroot"
-if [ -z "$key" ]; then
+if [ -z "$key" ] && [ -z "$only_fetch" ]; then
 	key=build/upgrade.key
 	[ -e "$key" ] || bin/minne lab keygen "$key"
 fi
-[ -r "$key" ] || die "--key $key: expected the file that minne lab keygen made"
+[ -n "$only_fetch" ] || [ -r "$key" ] || die "--key $key: expected the file that minne lab keygen made"
 [ "$slot_size" -ge 64 ] 2>/dev/null || die "--size $slot_size: expected a number of MiB, at least 64"
 
 version=${VERSION:-$(git describe --always --dirty)}
@@ -65,6 +67,7 @@ flock 9
 
 say "packages"
 fetch_packages
+[ -z "$only_fetch" ] || exit 0
 say "system"
 make_root
 say "disk"

@@ -40,6 +40,18 @@ emulator_packages() {
 	echo qemu-system-x86 qemu-system-arm qemu-system-mips qemu-system-ppc qemu-system-misc qemu-system-data seabios opensbi kmod xz-utils e2fsprogs
 }
 
+# check_packages prints what reads the shell scripts of this tree.
+check_packages() { echo shellcheck; }
+
+# retry runs a command that fetches, up to five times: a name server or a mirror may fail once.
+retry() {
+	for pause in 2 4 8 16 0; do
+		if "$@"; then return 0; fi
+		[ $pause = 0 ] || { echo "dev: failed, trying again in $pause s: $*" >&2; sleep $pause; }
+	done
+	return 1
+}
+
 # install_packages brings the Debian packages. Routing daemons that a package
 # would start by itself stay off: the lab starts its own, in its namespaces.
 install_packages() {
@@ -52,6 +64,7 @@ install_packages() {
 		esac
 	done
 	[ -n "$missing" ] || return 0
+	[ "$(id -u)" = 0 ] || die "run it once as root, or install these packages:$missing"
 	echo "installing:$missing"
 	policy=/usr/sbin/policy-rc.d
 	own_policy=
@@ -63,7 +76,7 @@ install_packages() {
 	fi
 	log=$(mktemp)
 	# shellcheck disable=SC2086 # a list of words
-	if ! { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing; } >"$log" 2>&1; then
+	if ! retry bring_packages $missing >"$log" 2>&1; then
 		tail -n 20 "$log" >&2
 		die "apt-get could not install:$missing (log: $log)"
 	fi
@@ -80,6 +93,30 @@ install_packages() {
 		esac
 	done
 }
+
+bring_packages() { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"; }
+
+# fetch_modules brings the Go modules that go.mod names.
+fetch_modules() { retry go mod download || die "the Go modules could not be fetched: see the lines above"; }
+
+# fetch_staticcheck puts staticcheck, of a version that is pinned here, below the user's cache and prints where it is.
+staticcheck_version=v0.8.2
+fetch_staticcheck() {
+	staticcheck=${XDG_CACHE_HOME:-$HOME/.cache}/minne/staticcheck-$staticcheck_version/staticcheck
+	export staticcheck
+	[ ! -x "$staticcheck" ] || return 0
+	echo "fetching staticcheck $staticcheck_version"
+	GOFLAGS='' GOBIN=${staticcheck%/*} retry go install "honnef.co/go/tools/cmd/staticcheck@$staticcheck_version" ||
+		die "staticcheck could not be fetched from the module proxy"
+}
+
+# fetch_user_mode_linux brings the kernel that the tests boot for VLANs, VRFs and more (internal/lab UMLTree).
+fetch_user_mode_linux() {
+	retry sh scripts/fetch-uml.sh "${XDG_CACHE_HOME:-$HOME/.cache}/minne/uml-trixie" || die "User-Mode Linux could not be fetched"
+}
+
+# fetch_image_packages brings the Debian packages that the image is made of.
+fetch_image_packages() { retry sh image/build.sh --fetch || die "the packages of the image could not be fetched"; }
 
 # The Go that the module needs comes from go.mod; the one that is fetched when
 # the machine has none, or one too old, is pinned here.

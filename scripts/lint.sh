@@ -20,3 +20,6 @@ go_sources=$(printf '%s\n' "$sources" | grep '\.go$' || :)
 } >"$bad"
 if [ -s "$bad" ]; then cat "$bad" >&2; exit 1; fi
 "$go" vet ./...
+# shellcheck disable=SC2086,SC2046 # lists of words
+shellcheck --severity=warning $(grep -slE '^#!/bin/sh' $(git ls-files --cached --others --exclude-standard | grep -v '\.go$') 2>/dev/null)
+"${staticcheck:?is set by ./dev, which fetches it: run ./dev lint}" ./...

@@ -12,7 +12,6 @@ import (
 
 // want is what the packets of a pattern must be.
 type want struct {
-	device string               // that forwards them; "" is the kernel
 	table  []netip.Prefix       // its routes, and where destinations are from unless anywhere is set
 	every  bool                 // … each prefix in turn
 	anyway bool                 // destinations are from the whole Internet

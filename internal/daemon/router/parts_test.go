@@ -33,7 +33,7 @@ func TestKernelClock(t *testing.T) {
 	}
 	stop()
 	for _, at := range []time.Duration{0, c.sinceBoot() + 10*time.Millisecond} { // one of them long past
-		if _, err := c.at(at, func() { fired <- fmt.Sprint("due") }); err != nil {
+		if _, err := c.at(at, func() { fired <- "due" }); err != nil {
 			t.Fatal(err)
 		}
 		if got := <-fired; got != "due" {

@@ -193,11 +193,7 @@ func powerOfTen(d int) string {
 // nines makes the axis of a percentile plot: every further nine takes the same room.
 func nines(label string) axis {
 	place := func(q float64) float64 { return -math.Log10(1 - math.Max(0, math.Min(q, 0.9999999))) }
-	a := axis{label: label, lo: place(0.5), hi: 5, place: place}
-	for _, t := range []tick{{0.5, "50 %"}, {0.75, ""}, {0.9, "90 %"}, {0.95, ""}, {0.99, "99 %"}, {0.995, ""}, {0.999, "99.9 %"}, {0.9995, ""}, {0.9999, "99.99 %"}, {0.99995, ""}, {0.99999, "99.999 %"}} {
-		a.ticks = append(a.ticks, t)
-	}
-	return a
+	return axis{label: label, lo: place(0.5), hi: 5, place: place, ticks: []tick{{0.5, "50 %"}, {0.75, ""}, {0.9, "90 %"}, {0.95, ""}, {0.99, "99 %"}, {0.995, ""}, {0.999, "99.9 %"}, {0.9995, ""}, {0.9999, "99.99 %"}, {0.99995, ""}, {0.99999, "99.999 %"}}}
 }
 
 // frameSizes makes the axis of frame sizes, with ticks at the sizes of RFC 2544 section 9.1.

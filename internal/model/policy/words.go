@@ -77,16 +77,6 @@ var icmpWords = map[uint8]map[string]uint8{
 // spans are the times of a limit.
 var spans = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
 
-// spanWord is the letter of a limit's time.
-func spanWord(per time.Duration) string {
-	for word, span := range spans {
-		if span == per {
-			return word
-		}
-	}
-	return per.String()
-}
-
 // options are the words that may follow what a rule matches.
 var options = []string{"log", "limit", "name", "schedule"}
 

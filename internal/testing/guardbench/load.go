@@ -33,10 +33,10 @@ var (
 	peerMAC   = packet.MAC{2, 0, 0, 0, 0, 2}
 )
 
-// ask mirrors struct inquiry of bpf/guardbench.bpf.c.
+// ask mirrors struct inquiry of bpf/guardbench.bpf.c; what nobody sets here has no name.
 type ask struct {
-	now                           uint64
-	reason, spread, count, ignore uint32
+	now                       uint64
+	reason, spread, _, ignore uint32
 }
 
 // objects are the program and the maps that tests fill and read; its others come along.

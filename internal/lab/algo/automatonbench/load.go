@@ -37,18 +37,18 @@ const (
 	headBits     = image.HeadOwn + 8
 )
 
-// run mirrors struct run of bpf/bench_run.h.
+// run mirrors struct run of bpf/bench_run.h; what nobody sets or reads here has no name.
 type run struct {
-	first, count, dependent, zero uint32
-	ns, sum                       uint64
+	first, count, dependent, _ uint32
+	ns, _                      uint64
 }
 
-// streams mirrors struct streams of bpf/automatonbench.bpf.c.
+// streams mirrors struct streams of bpf/automatonbench.bpf.c; what nobody reads here has no name.
 type streams struct {
-	head, active [Groups]uint32
-	list         [Tails]uint32
-	state        [TailMemory]uint32
-	found        [foundWords]uint32
+	_, _  [Groups]uint32
+	_     [Tails]uint32
+	_     [TailMemory]uint32
+	found [foundWords]uint32
 }
 
 // Program is an image loaded into the kernel, and one search in it.

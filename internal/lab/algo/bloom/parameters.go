@@ -38,13 +38,13 @@ type shape struct {
 // shape checks parameters; a word has so many places.
 func (p Parameters) shape(perWord int) (shape, error) {
 	if p.Keys < 1 {
-		return shape{}, fmt.Errorf("Bloom filter for %d keys: expected 1 or more", p.Keys)
+		return shape{}, fmt.Errorf("a Bloom filter for %d keys: expected 1 or more", p.Keys)
 	}
 	if !(p.BitsPerKey > 0) || math.Ceil(float64(p.Keys)*p.BitsPerKey) > MaxPlaces {
-		return shape{}, fmt.Errorf("Bloom filter with %g bits per key for %d keys: expected more than 0, and at most %d bits in all", p.BitsPerKey, p.Keys, MaxPlaces)
+		return shape{}, fmt.Errorf("a Bloom filter with %g bits per key for %d keys: expected more than 0, and at most %d bits in all", p.BitsPerKey, p.Keys, MaxPlaces)
 	}
 	if p.Hashes < 0 || p.Hashes > MaxHashes {
-		return shape{}, fmt.Errorf("Bloom filter with %d hashes: expected 1 to %d, or 0 for the best number", p.Hashes, MaxHashes)
+		return shape{}, fmt.Errorf("a Bloom filter with %d hashes: expected 1 to %d, or 0 for the best number", p.Hashes, MaxHashes)
 	}
 	s := shape{seeds: [2]uint32{uint32(p.Seed >> 32), uint32(p.Seed)}, hashes: uint32(p.Hashes)}
 	// Under equal seeds both hashes would be the same.

@@ -12,10 +12,10 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Run mirrors struct run of bpf/bench_run.h. It lies in memory that is shared with the program.
+// Run mirrors struct run of bpf/bench_run.h; what nobody sets or reads here has no name. It lies in memory that is shared with the program.
 type Run struct {
-	first, count, dependent, zero uint32
-	ns, sum                       uint64
+	first, count, dependent, _ uint32
+	ns, _                      uint64
 }
 
 // frame is what a program runs on; it looks at none of it.

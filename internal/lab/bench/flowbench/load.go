@@ -43,14 +43,14 @@ type pair struct {
 	_      [5]uint64
 }
 
-// run mirrors struct run of bpf/flowbench.bpf.c.
+// run mirrors struct run of bpf/flowbench.bpf.c; what nobody sets or reads here has no name.
 type run struct {
-	first, count, mask, direction, dependent, zero uint32
-	ns, sum                                        uint64
-	now, flags                                     uint32
-	wrong                                          uint64
-	base, _                                        uint32
-	salt                                           uint64
+	first, count, mask, direction, dependent, _ uint32
+	ns, sum                                     uint64
+	now, _                                      uint32
+	wrong                                       uint64
+	base, _                                     uint32
+	salt                                        uint64
 }
 
 // shared are the arrays that every table's programs use: keys, answers and the order of a run.

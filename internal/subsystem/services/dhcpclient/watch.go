@@ -30,7 +30,7 @@ func watch(ctx context.Context, dir string, log *slog.Logger) (<-chan struct{}, 
 	}
 	context.AfterFunc(ctx, func() { file.Close() })
 	go func() {
-		if err := w.read(); err != nil && !errors.Is(err, os.ErrClosed) {
+		if err := w.read(); !errors.Is(err, os.ErrClosed) {
 			log.Error("leases are not followed any more", "error", err)
 		}
 	}()
@@ -66,6 +66,7 @@ func (w *watcher) clients() {
 	}
 }
 
+// read reads until it fails, at the latest when the file is closed.
 func (w *watcher) read() error {
 	buffer := make([]byte, 16*(unix.SizeofInotifyEvent+unix.NAME_MAX+1))
 	for {

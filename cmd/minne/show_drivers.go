@@ -34,16 +34,16 @@ type driverPort struct {
 	Redirect   bool   `json:"redirect"`          //
 	Transmit   bool   `json:"transmit"`          // at this moment
 	Frags      bool   `json:"frags"`             //
-	ZeroCopy   bool   `json:"zero-copy"`         //
-	TagHint    bool   `json:"vlan-hint"`         //
-	StripsTags bool   `json:"strips-vlan-tags"`  // at this moment
+	ZeroCopy   bool   `json:"zero_copy"`         //
+	TagHint    bool   `json:"vlan_hint"`         //
+	StripsTags bool   `json:"strips_vlan_tags"`  // at this moment
 	Queues     int    `json:"queues,omitempty"`  // for receiving, in use
 	Program    string `json:"program,omitempty"` // native, generic … : a program is on it
 }
 
 type driverRow struct {
 	drivers.Driver
-	Use drivers.Use `json:"fast-path"`
+	Use drivers.Use `json:"fast_path"`
 	Why string      `json:"why,omitempty"`
 }
 

@@ -146,7 +146,7 @@ func fastPackets(m *machine) uint64 {
 	m.t.Helper()
 	var status struct {
 		Traffic []struct {
-			Packets uint64 `json:"rx-packets"`
+			Packets uint64 `json:"rx_packets"`
 		} `json:"traffic"`
 	}
 	text := m.sh("minne fast-path status --json")

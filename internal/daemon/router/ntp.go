@@ -13,7 +13,7 @@ import (
 type NTPView struct {
 	On            bool `json:"on"`      // services.ntp is in the configuration
 	Running       bool `json:"running"` // chronyd is
-	OwnClock      bool `json:"own-clock"`
+	OwnClock      bool `json:"own_clock"`
 	*ntp.Observed      // nil when it does not run
 }
 

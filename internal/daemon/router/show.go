@@ -39,14 +39,14 @@ type NeighborsView struct {
 
 // DropsView answers show drops: every reason.
 type DropsView struct {
-	Since time.Time  `json:"counters-since,omitzero"` // when they were cleared; absent: never by this daemon
+	Since time.Time  `json:"counters_since,omitzero"` // when they were cleared; absent: never by this daemon
 	Drops []DropView `json:"drops"`
 }
 
 // DropView is one reason of show drops with its rate.
 type DropView struct {
 	fastpath.ObservedReason
-	PerSecond float64 `json:"per-second"` // over the last second
+	PerSecond float64 `json:"per_second"` // over the last second
 }
 
 // RatesView answers show rates.
@@ -63,10 +63,10 @@ type RateView struct {
 // RateWindow is an average over the last Seconds seconds.
 type RateWindow struct {
 	Seconds   int     `json:"seconds"`
-	RxPackets float64 `json:"rx-packets-per-second"`
-	TxPackets float64 `json:"tx-packets-per-second"`
-	RxBits    float64 `json:"rx-bits-per-second"`
-	TxBits    float64 `json:"tx-bits-per-second"`
+	RxPackets float64 `json:"rx_packets_per_second"`
+	TxPackets float64 `json:"tx_packets_per_second"`
+	RxBits    float64 `json:"rx_bits_per_second"`
+	TxBits    float64 `json:"tx_bits_per_second"`
 }
 
 // rateWindows are what ifstat2 showed, in seconds.

@@ -21,9 +21,9 @@ type InterfaceView struct {
 	kernel.Interface
 	kernel.Details
 	Zone      string                    `json:"zone,omitempty"`
-	Since     time.Time                 `json:"counters-since,omitzero"` // when they were cleared
-	FastPath  *fastpath.ObservedPort    `json:"fast-path,omitempty"`     // nil where the fast path is not for it
-	Forwarded *fastpath.ObservedTraffic `json:"fast-path-traffic,omitempty"`
+	Since     time.Time                 `json:"counters_since,omitzero"` // when they were cleared
+	FastPath  *fastpath.ObservedPort    `json:"fast_path,omitempty"`     // nil where the fast path is not for it
+	Forwarded *fastpath.ObservedTraffic `json:"fast_path_traffic,omitempty"`
 }
 
 // viewInterface answers with all about the interface that the query names, by its name or a former one.

@@ -136,8 +136,8 @@ func (r *routed) measureFirstTable(ctx context.Context, o DaemonOptions, result 
 	var fast struct {
 		Ready   bool `json:"ready"`
 		Updates struct {
-			Sync time.Duration `json:"sync-ns"`
-			Fill time.Duration `json:"fill-ns"`
+			Sync time.Duration `json:"sync_ns"`
+			Fill time.Duration `json:"fill_ns"`
 		} `json:"updates"`
 		Tables []struct {
 			Prefixes int `json:"prefixes"`

@@ -55,9 +55,9 @@ type Driver struct {
 	Redirect bool     `json:"redirect"`
 	Transmit Transmit `json:"transmit"`
 	Frags    bool     `json:"frags"`     // packets in several buffers: MTUs beyond about 3,500 bytes
-	ZeroCopy bool     `json:"zero-copy"` // AF_XDP without copying; Minne has no use for it
-	Tags     Tags     `json:"vlan-tags"`
-	TagHint  bool     `json:"vlan-hint"` // tells a program a stripped tag (bpf_xdp_metadata_rx_vlan_tag)
+	ZeroCopy bool     `json:"zero_copy"` // AF_XDP without copying; Minne has no use for it
+	Tags     Tags     `json:"vlan_tags"`
+	TagHint  bool     `json:"vlan_hint"` // tells a program a stripped tag (bpf_xdp_metadata_rx_vlan_tag)
 	Remark   string   `json:"remark,omitempty"`
 }
 

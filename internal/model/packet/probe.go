@@ -14,8 +14,8 @@ type Probe struct {
 	Source      netip.Addr `json:"source"`
 	Destination netip.Addr `json:"destination"`
 	Protocol    string     `json:"protocol"` // as ParseProtocol takes it
-	SrcPort     uint16     `json:"source-port,omitempty"`
-	DstPort     uint16     `json:"destination-port,omitempty"`
+	SrcPort     uint16     `json:"source_port,omitempty"`
+	DstPort     uint16     `json:"destination_port,omitempty"`
 	TTL         uint8      `json:"ttl"`
 	Size        int        `json:"size,omitempty"` // of the IP packet in bytes; 0 for the least
 	VLAN        uint16     `json:"vlan,omitempty"` // id of an 802.1Q tag in front; 0 for none

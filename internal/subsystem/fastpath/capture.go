@@ -33,7 +33,7 @@ type CapturedPacket struct {
 	Rule    string    `json:"rule,omitempty"`    // rule or default of the firewall that decided, when one did here
 	Length  int       `json:"length"`            // of the frame, bytes
 	Frame   []byte    `json:"frame"`             // as far as it was captured
-	Sent    bool      `json:"as-sent,omitempty"` // as it left, not as it came
+	Sent    bool      `json:"as_sent,omitempty"` // as it left, not as it came
 }
 
 // CaptureCounts is how a capture went.

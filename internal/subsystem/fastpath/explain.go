@@ -33,8 +33,8 @@ type Explanation struct {
 	Hint      string `json:"hint,omitempty"`
 	Egress    string `json:"egress,omitempty"` // logical interface it leaves by
 	Port      string `json:"port,omitempty"`   // the port below
-	SrcMAC    string `json:"source-mac,omitempty"`
-	DstMAC    string `json:"destination-mac,omitempty"`
+	SrcMAC    string `json:"source_mac,omitempty"`
+	DstMAC    string `json:"destination_mac,omitempty"`
 	Label     string `json:"label,omitempty"` // that patterns gave its flow
 
 	Run       Verdict        `json:"-"` // as the program answered

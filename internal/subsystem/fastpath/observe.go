@@ -27,8 +27,8 @@ type Observed struct {
 	Adopted    int               `json:"adopted"`           // ports taken over from an earlier daemon
 	Ports      []ObservedPort    `json:"ports"`
 	Tables     []ObservedTable   `json:"tables"`
-	Held       []ObservedHeld    `json:"left-to-kernel"` // because the kernel does more with it than the fast path can
-	NextHops   int               `json:"next-hops"`
+	Held       []ObservedHeld    `json:"left_to_kernel"` // because the kernel does more with it than the fast path can
+	NextHops   int               `json:"next_hops"`
 	Groups     int               `json:"groups"`     // of the next hops, those with several members
 	Neighbours int               `json:"neighbours"` // with an adjacency
 	Updates    ObservedUpdates   `json:"updates"`
@@ -54,8 +54,8 @@ type ObservedTable struct {
 	Structure  string `json:"structure"`
 	Why        string `json:"why,omitempty"` // this structure
 	Prefixes   int    `json:"prefixes"`
-	ImageBytes int    `json:"image-bytes"`
-	UsedBytes  int    `json:"used-bytes"`
+	ImageBytes int    `json:"image_bytes"`
+	UsedBytes  int    `json:"used_bytes"`
 	Kernel     string `json:"kernel,omitempty"` // why the kernel forwards the whole family
 }
 
@@ -71,8 +71,8 @@ type ObservedFirewall struct {
 	Rules       int           `json:"rules"`                 // of the classifier: those of the policy for each way that has them
 	Bytes       int           `json:"bytes"`                 // of the classifier's tables
 	Members     int           `json:"members"`               // of sets that are asked for by address
-	Compile     time.Duration `json:"compile-ns"`            // the last time
-	Swap        time.Duration `json:"swap-ns"`               // from compiled rules to the last packet judged by the old ones
+	Compile     time.Duration `json:"compile_ns"`            // the last time
+	Swap        time.Duration `json:"swap_ns"`               // from compiled rules to the last packet judged by the old ones
 	Stateful    bool          `json:"stateful"`              // state is kept on some way
 	Flows       int           `json:"flows"`                 // room for connections; 0 when the kernel carries all
 	Connections string        `json:"connections,omitempty"` // why the kernel carries all connections
@@ -80,12 +80,12 @@ type ObservedFirewall struct {
 
 // ObservedUpdates is how long changes take to reach packets.
 type ObservedUpdates struct {
-	Sync    time.Duration `json:"sync-ns"`    // the last full account of the kernel's state
-	Fill    time.Duration `json:"fill-ns"`    // compiling the tables whole, the last time
+	Sync    time.Duration `json:"sync_ns"`    // the last full account of the kernel's state
+	Fill    time.Duration `json:"fill_ns"`    // compiling the tables whole, the last time
 	Changes uint64        `json:"changes"`    // route changes since the start
-	Last    time.Duration `json:"last-ns"`    // the last batch of route changes
-	Batch   int           `json:"last-batch"` // routes in it
-	Longest time.Duration `json:"longest-ns"` // the longest batch since the last full account
+	Last    time.Duration `json:"last_ns"`    // the last batch of route changes
+	Batch   int           `json:"last_batch"` // routes in it
+	Longest time.Duration `json:"longest_ns"` // the longest batch since the last full account
 }
 
 // ObservedTraffic is what the fast path forwarded in and out of one interface. Bytes are of frames
@@ -93,10 +93,10 @@ type ObservedUpdates struct {
 type ObservedTraffic struct {
 	Name      string `json:"name"`
 	Index     int    `json:"ifindex"`
-	RxPackets uint64 `json:"rx-packets"`
-	RxBytes   uint64 `json:"rx-bytes"`
-	TxPackets uint64 `json:"tx-packets"`
-	TxBytes   uint64 `json:"tx-bytes"`
+	RxPackets uint64 `json:"rx_packets"`
+	RxBytes   uint64 `json:"rx_bytes"`
+	TxPackets uint64 `json:"tx_packets"`
+	TxBytes   uint64 `json:"tx_bytes"`
 }
 
 // ObservedReason is how many packets were not forwarded, for one reason.

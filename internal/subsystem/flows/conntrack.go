@@ -190,9 +190,9 @@ func number32(b []byte) uint32 {
 // Trouble is what conntrack could not do, since the namespace began.
 type Trouble struct {
 	Invalid      uint64 `json:"invalid"`       // packets that fit no connection
-	InsertFailed uint64 `json:"insert-failed"` // connections that lost against another with the same addresses and ports
+	InsertFailed uint64 `json:"insert_failed"` // connections that lost against another with the same addresses and ports
 	Dropped      uint64 `json:"dropped"`       // packets for want of room or memory
-	EarlyDropped uint64 `json:"early-dropped"` // connections ended before their time, to make room
+	EarlyDropped uint64 `json:"early_dropped"` // connections ended before their time, to make room
 }
 
 // Attributes of IPCTNL_MSG_CT_GET_STATS_CPU (enum ctattr_stats_cpu).

@@ -32,29 +32,29 @@ type Answer struct {
 type Totals struct {
 	Packets  [2]uint64 `json:"packets"`
 	Bytes    [2]uint64 `json:"bytes"`             // of IP packets
-	FastPath uint64    `json:"fast-path-packets"` // among the packets, both directions
+	FastPath uint64    `json:"fast_path_packets"` // among the packets, both directions
 	Rate     *Rate     `json:"rate,omitempty"`    // when the question asks for it
 }
 
 // Rate is Totals over a second.
 type Rate struct {
-	Packets [2]float64 `json:"packets-per-second"`
-	Bits    [2]float64 `json:"bits-per-second"`
+	Packets [2]float64 `json:"packets_per_second"`
+	Bits    [2]float64 `json:"bits_per_second"`
 }
 
 // Flow is a connection.
 type Flow struct {
 	Protocol    string `json:"protocol"`
-	ID          uint16 `json:"icmp-id,omitempty"`
+	ID          uint16 `json:"icmp_id,omitempty"`
 	Source      End    `json:"source"`      // who opened it
 	Destination End    `json:"destination"` // who answers, after translation
 	// What the other side sees in their places, where that is translated.
-	TranslatedSource      *End   `json:"translated-source,omitempty"`
-	TranslatedDestination *End   `json:"translated-destination,omitempty"`
+	TranslatedSource      *End   `json:"translated_source,omitempty"`
+	TranslatedDestination *End   `json:"translated_destination,omitempty"`
 	From                  string `json:"from,omitempty"` // zone of the source
 	To                    string `json:"to,omitempty"`   // zone of the destination
 	State                 string `json:"state"`
-	Left                  int    `json:"left-seconds"`    // until it ends when nobody speaks
+	Left                  int    `json:"left_seconds"`    // until it ends when nobody speaks
 	Path                  string `json:"path"`            // fast-path or kernel
 	Label                 string `json:"label,omitempty"` // that patterns gave it (minne show match)
 	Totals

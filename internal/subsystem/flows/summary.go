@@ -31,7 +31,7 @@ type Summary struct {
 	Zones       []Pair           `json:"zones,omitempty"` // the most connections first
 	Sum         Totals           `json:"sum"`
 	Trouble     Trouble          `json:"trouble"`
-	FastPath    *FastPathSummary `json:"fast-path,omitempty"` // absent when it has no flow table
+	FastPath    *FastPathSummary `json:"fast_path,omitempty"` // absent when it has no flow table
 }
 
 // TranslatedCounts are connections whose addresses or ports are translated; some are both.

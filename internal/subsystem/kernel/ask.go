@@ -29,7 +29,7 @@ type Question struct {
 
 // Opinion is what the kernel says of it.
 type Opinion struct {
-	AntiSpoof string `json:"anti-spoof,omitempty"` // what the nftables rule says of the source; "" when there is none
+	AntiSpoof string `json:"anti_spoof,omitempty"` // what the nftables rule says of the source; "" when there is none
 	Dropped   bool   `json:"dropped"`              // by that rule, or by the routing decision
 	Routing   string `json:"routing"`              // what routing decides
 	Route     string `json:"route,omitempty"`      // the entry that matches the destination

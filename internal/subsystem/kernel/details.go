@@ -18,8 +18,8 @@ import (
 // Details are what show interfaces NAME tells beside an Interface.
 type Details struct {
 	Queueing       string          `json:"queueing,omitempty"` // the queueing discipline: noqueue, fq_codel …
-	ReceiveQueues  int             `json:"receive-queues,omitempty"`
-	TransmitQueues int             `json:"transmit-queues,omitempty"`
+	ReceiveQueues  int             `json:"receive_queues,omitempty"`
+	TransmitQueues int             `json:"transmit_queues,omitempty"`
 	Offloads       map[string]bool `json:"offloads"` // what the device does for the kernel: on or off
 	Counted        []Counted       `json:"counted"`  // kinds of errors, and what else the device counts, above 0
 }

@@ -23,7 +23,7 @@ import (
 type Interface struct {
 	Name        string         `json:"name"`
 	Index       int            `json:"index"`
-	Former      []string       `json:"former-names,omitempty"`
+	Former      []string       `json:"former_names,omitempty"`
 	Kind        string         `json:"kind,omitempty"` // "veth", "vlan"; "" for hardware
 	Description string         `json:"description,omitempty"`
 	State       string         `json:"state"` // "up", "no-carrier" (administratively up) or "down"
@@ -32,8 +32,8 @@ type Interface struct {
 	Parent      string         `json:"parent,omitempty"`
 	VLAN        int            `json:"vlan,omitempty"`
 	Driver      string         `json:"driver,omitempty"`
-	BusPath     string         `json:"bus-path,omitempty"`
-	Speed       uint32         `json:"speed-mbit,omitempty"` // Mbit/s; 0 when unknown
+	BusPath     string         `json:"bus_path,omitempty"`
+	Speed       uint32         `json:"speed_mbit,omitempty"` // Mbit/s; 0 when unknown
 	Duplex      string         `json:"duplex,omitempty"`
 	Addresses   []netip.Prefix `json:"addresses,omitempty"`
 	RX          Counters       `json:"rx"`
@@ -58,10 +58,10 @@ type RouteEntry struct {
 	// daemons make no use: for their routes it is for them to say, and nil until then.
 	Distance  *uint32   `json:"distance,omitempty"` // administrative
 	Metric    *uint32   `json:"metric,omitempty"`
-	Priority  uint32    `json:"kernel-metric"` // by which the kernel chooses among routes to one prefix
+	Priority  uint32    `json:"kernel_metric"` // by which the kernel chooses among routes to one prefix
 	MTU       uint32    `json:"mtu,omitempty"`
-	NextHopID uint32    `json:"next-hop-id,omitempty"`
-	NextHops  []NextHop `json:"next-hops,omitempty"`
+	NextHopID uint32    `json:"next_hop_id,omitempty"`
+	NextHops  []NextHop `json:"next_hops,omitempty"`
 }
 
 // NextHop is where a RouteEntry leads.

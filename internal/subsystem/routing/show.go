@@ -16,7 +16,7 @@ import (
 
 // BGPSummary is the state of all BGP sessions.
 type BGPSummary struct {
-	RouterID string            `json:"router-id"`
+	RouterID string            `json:"router_id"`
 	ASN      uint32            `json:"asn"`
 	Peers    []BGPPeerStatus   `json:"peers"`
 	Tables   map[string]uint64 `json:"tables"` // destinations in the BGP table by family
@@ -30,11 +30,11 @@ type BGPPeerStatus struct {
 	ASN         uint32               `json:"asn"`
 	Description string               `json:"description,omitempty"`
 	State       string               `json:"state"`       // Established, Active, Idle (Admin), …
-	UptimeMsec  uint64               `json:"uptime-msec"` // since established, or since the session was lost
-	Established uint64               `json:"times-established"`
-	Dropped     uint64               `json:"times-dropped"`
-	MsgReceived uint64               `json:"messages-received"`
-	MsgSent     uint64               `json:"messages-sent"`
+	UptimeMsec  uint64               `json:"uptime_msec"` // since established, or since the session was lost
+	Established uint64               `json:"times_established"`
+	Dropped     uint64               `json:"times_dropped"`
+	MsgReceived uint64               `json:"messages_received"`
+	MsgSent     uint64               `json:"messages_sent"`
 	Families    map[string]BGPCounts `json:"families"` // by "ipv4", "ipv6"
 }
 
@@ -121,12 +121,12 @@ type BGPNeighbor struct {
 	Address    string               `json:"address"`
 	ASN        uint32               `json:"asn"`
 	Text       string               `json:"description,omitempty"`
-	Local      string               `json:"local-address,omitempty"`
-	RouterID   string               `json:"router-id,omitempty"` // the peer's
+	Local      string               `json:"local_address,omitempty"`
+	RouterID   string               `json:"router_id,omitempty"` // the peer's
 	State      string               `json:"state"`
-	UptimeMsec uint64               `json:"uptime-msec"`
-	HoldMsec   uint64               `json:"hold-time-msec"`
-	LastReset  string               `json:"last-reset,omitempty"`
+	UptimeMsec uint64               `json:"uptime_msec"`
+	HoldMsec   uint64               `json:"hold_time_msec"`
+	LastReset  string               `json:"last_reset,omitempty"`
 	BFD        string               `json:"bfd,omitempty"` // Up, Down, …; empty without BFD
 	Families   map[string]BGPCounts `json:"families"`
 }
@@ -196,7 +196,7 @@ type Route struct {
 	Metric    uint32         `json:"metric"`
 	Tag       uint32         `json:"tag,omitempty"`
 	Uptime    string         `json:"uptime"`
-	NextHops  []RouteNextHop `json:"next-hops"`
+	NextHops  []RouteNextHop `json:"next_hops"`
 }
 
 // RouteNextHop is one of a route's next hops.

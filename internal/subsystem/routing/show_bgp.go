@@ -33,10 +33,10 @@ type BGPRoutes struct {
 // BGPRoute is one route of a table of BGP's.
 type BGPRoute struct {
 	Prefix     string `json:"prefix"`
-	NextHop    string `json:"next-hop,omitempty"`
-	Path       string `json:"as-path"` // AS numbers, the nearest first
+	NextHop    string `json:"next_hop,omitempty"`
+	Path       string `json:"as_path"` // AS numbers, the nearest first
 	Origin     string `json:"origin,omitempty"`
-	Preference uint32 `json:"local-preference,omitempty"`
+	Preference uint32 `json:"local_preference,omitempty"`
 	MED        uint32 `json:"med"`
 	Best       bool   `json:"best"` // in use, among all that peers offer
 }
@@ -174,7 +174,7 @@ type BGPPath struct {
 	BGPRoute
 	Peer        string `json:"peer,omitempty"` // the operator's name
 	Address     string `json:"address,omitempty"`
-	Why         string `json:"why-best,omitempty"` // what made it the best
+	Why         string `json:"why_best,omitempty"` // what made it the best
 	Valid       bool   `json:"valid"`              // its next hop can be reached
 	Multipath   bool   `json:"multipath,omitempty"`
 	Communities string `json:"communities,omitempty"`

@@ -16,7 +16,7 @@ import (
 // OSPFNeighbor is one neighbour, of version 2 or 3.
 type OSPFNeighbor struct {
 	Version   int    `json:"version"`
-	RouterID  string `json:"router-id"`
+	RouterID  string `json:"router_id"`
 	Address   string `json:"address,omitempty"` // OSPFv2 only
 	Interface string `json:"interface"`
 	State     string `json:"state"`          // Full, 2-Way, Init, …: the words of RFC 2328 for both versions
@@ -119,8 +119,8 @@ type OSPFInterface struct {
 	State     string `json:"state"`   // DR, BDR, DROther, Point-To-Point, Waiting, Loopback, Down
 	Cost      int    `json:"cost"`
 	Priority  int    `json:"priority"`
-	HelloMsec int    `json:"hello-msec"`
-	DeadSec   int    `json:"dead-seconds"`
+	HelloMsec int    `json:"hello_msec"`
+	DeadSec   int    `json:"dead_seconds"`
 	Passive   bool   `json:"passive,omitempty"`
 	Neighbors int    `json:"neighbors"`
 	Adjacent  int    `json:"adjacent"` // of them, with a full adjacency
@@ -234,7 +234,7 @@ type OSPFLSA struct {
 	Type     string `json:"type"`  // router, network, summary, external, …
 	ID       string `json:"id"`
 	Router   string `json:"router"` // who told it
-	AgeSec   int    `json:"age-seconds"`
+	AgeSec   int    `json:"age_seconds"`
 	Sequence string `json:"sequence"`        // hexadecimal
 	Tells    string `json:"tells,omitempty"` // a prefix, a neighbour, or how many links
 }

@@ -42,8 +42,8 @@ const (
 // Budget is how many packets a second may go up to the kernel: of a class, and of one source in it.
 // Each interface has an equal part of the class for itself. 0 is no limit.
 type Budget struct {
-	PerSecond int `json:"per-second,omitempty"`
-	PerSource int `json:"per-source,omitempty"`
+	PerSecond int `json:"per_second,omitempty"`
+	PerSource int `json:"per_source,omitempty"`
 }
 
 // class is what there is to say of a class.

@@ -15,7 +15,7 @@ type Observed struct {
 	Passed uint64 `json:"passed"`
 	// Dropped packets, and of them those whose own source was the flooder.
 	Dropped    uint64 `json:"dropped"`
-	OverSource uint64 `json:"dropped-over-source"`
+	OverSource uint64 `json:"dropped_over_source"`
 	Budget     Budget `json:"budget"` // packets a second; nothing is no limit
 	Text       string `json:"text"`
 	Hint       string `json:"hint,omitempty"`

@@ -60,7 +60,7 @@ type Sets struct {
 type Set struct {
 	Name             string `json:"name"`
 	Rate             uint64 `json:"rate,omitempty"` // bit/s; 0 is no limit
-	PacketsPerSecond int    `json:"packets-per-second,omitempty"`
+	PacketsPerSecond int    `json:"packets_per_second,omitempty"`
 	Drop             bool   `json:"drop,omitempty"`
 }
 

@@ -124,11 +124,11 @@ type Observed struct {
 	Sets    []ObservedSet `json:"sets"`
 	// The search: directions of flows with payload, their packets that were searched, and bytes that the automata took.
 	Directions  uint64 `json:"directions"`
-	Searched    uint64 `json:"searched-packets"`
-	SearchBytes uint64 `json:"searched-bytes"`
-	Early       uint64 `json:"early-segments"` // of TCP, that came before one that was missing
+	Searched    uint64 `json:"searched_packets"`
+	SearchBytes uint64 `json:"searched_bytes"`
+	Early       uint64 `json:"early_segments"` // of TCP, that came before one that was missing
 	States      int    `json:"states"`         // of the automata
-	ImageBytes  int    `json:"image-bytes"`
+	ImageBytes  int    `json:"image_bytes"`
 	// Interfaces without the program: what comes in there is not looked at.
 	Unseen []string `json:"unseen,omitempty"`
 }
@@ -137,10 +137,10 @@ type Observed struct {
 type ObservedSet struct {
 	Set
 	Flows        uint64            `json:"flows"` // that were recognised
-	Packets      uint64            `json:"labelled-packets"`
-	Bytes        uint64            `json:"labelled-bytes"`
-	Dropped      uint64            `json:"dropped-packets"`
-	DroppedBytes uint64            `json:"dropped-bytes"`
+	Packets      uint64            `json:"labelled_packets"`
+	Bytes        uint64            `json:"labelled_bytes"`
+	Dropped      uint64            `json:"dropped_packets"`
+	DroppedBytes uint64            `json:"dropped_bytes"`
 	Patterns     []ObservedPattern `json:"patterns"`
 }
 

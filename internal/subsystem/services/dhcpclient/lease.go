@@ -24,7 +24,7 @@ type Lease struct {
 	Seconds uint32        `json:"seconds"` // from At on; MaxUint32 is for ever (RFC 2131 3.3)
 	At      time.Duration `json:"at"`      // since boot, when it was last given
 
-	Refused []string `json:"refused-routes,omitempty"` // routes that were told and are not used, each with why
+	Refused []string `json:"refused_routes,omitempty"` // routes that were told and are not used, each with why
 }
 
 // Route is a route that the server told; an invalid Gateway means the link itself.

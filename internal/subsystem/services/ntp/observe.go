@@ -21,8 +21,8 @@ type Observed struct {
 	Synchronised bool     `json:"synchronised"`
 	Reference    string   `json:"reference,omitempty"` // the server that the clock follows
 	Stratum      int      `json:"stratum"`
-	Offset       float64  `json:"offset-seconds"` // of the clock from the servers' time
-	Frequency    float64  `json:"frequency-ppm"`  // error of the clock that chronyd makes up for
+	Offset       float64  `json:"offset_seconds"` // of the clock from the servers' time
+	Frequency    float64  `json:"frequency_ppm"`  // error of the clock that chronyd makes up for
 	Leap         string   `json:"leap"`
 	Sources      []Source `json:"sources"`
 }
@@ -32,11 +32,11 @@ type Source struct {
 	Address string  `json:"address"`
 	State   string  `json:"state"` // see sourceStates
 	Stratum int     `json:"stratum"`
-	Poll    int     `json:"poll-seconds"`
+	Poll    int     `json:"poll_seconds"`
 	Reach   uint8   `json:"reach"`        // a bit for each of the last eight questions that was answered, the last is 1
-	Last    int     `json:"last-seconds"` // since the last answer; -1: there was none
-	Offset  float64 `json:"offset-seconds"`
-	Error   float64 `json:"error-seconds"` // at most
+	Last    int     `json:"last_seconds"` // since the last answer; -1: there was none
+	Offset  float64 `json:"offset_seconds"`
+	Error   float64 `json:"error_seconds"` // at most
 }
 
 // sourceStates are the signs of chronyc sources.

@@ -18,6 +18,7 @@ import (
 
 	"minne/internal/daemon/router"
 	"minne/internal/model/api"
+	"minne/internal/subsystem/services"
 )
 
 func newDaemonCommand(a *app) *cobra.Command {
@@ -119,7 +120,7 @@ func newStopCommand(a *app) *cobra.Command {
 		Long: `Stop the daemon. The kernel, the fast path and the routing daemons keep forwarding.
 
 With --all they stop too: forwarding is turned off, the fast path is removed, and the
-routing daemons and services (DHCP, DNS, NTP, SSH) end. Open SSH logins, addresses
+routing daemons and services (` + services.Titles() + `) end. Open SSH logins, addresses
 (also from DHCP) and static routes stay, so that you do not lose the router. This also works
 when the daemon is not running.`,
 		Args: cobra.NoArgs,

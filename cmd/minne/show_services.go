@@ -7,10 +7,11 @@ import (
 
 	"minne/internal/daemon/router"
 	"minne/internal/daemon/show"
+	"minne/internal/subsystem/services"
 )
 
 func newShowServicesCommand(a *app) *cobra.Command {
-	c := viewCommand[router.ServicesView](a, "services", "Show DHCP, DNS, NTP and SSH: what runs and for whom", "services", show.Services)
+	c := viewCommand[router.ServicesView](a, "services", "Show "+services.Titles()+": what runs and for whom", "services", show.Services)
 	c.Aliases = []string{"service"}
 	return c
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,8 @@ import (
 
 	"minne/internal/daemon/show"
 	"minne/internal/model/api"
+	"minne/internal/subsystem/services"
+	"minne/internal/subsystem/services/service"
 )
 
 // versions are those of all that makes the router.
@@ -38,17 +41,10 @@ type usedProgram struct {
 	Package string `json:"package"` // of Debian
 }
 
-// usedPrograms are asked for their versions, by these words.
-var usedPrograms = []struct {
-	usedProgram
-	command []string
-}{
-	{usedProgram{Name: "FRR", For: "routing protocols", Package: "frr"}, []string{"/usr/lib/frr/zebra", "--version"}},
-	{usedProgram{Name: "nft", For: "firewall, NAT, anti-spoof", Package: "nftables"}, []string{"nft", "--version"}},
-	{usedProgram{Name: "dnsmasq", For: "DHCP and DNS server", Package: "dnsmasq-base"}, []string{"dnsmasq", "--version"}},
-	{usedProgram{Name: "chronyd", For: "NTP", Package: "chrony"}, []string{"chronyd", "--version"}},
-	{usedProgram{Name: "sshd", For: "SSH login", Package: "openssh-server"}, []string{"sshd", "-V"}},
-	{usedProgram{Name: "udhcpc", For: "DHCP client", Package: "udhcpc"}, []string{"udhcpc", "--help"}},
+// usedPrograms are asked for their versions, beside those of the services.
+var usedPrograms = []service.Program{
+	{Name: "FRR", For: "routing protocols", Package: "frr", Version: []string{"/usr/lib/frr/zebra", "--version"}},
+	{Name: "nft", For: "firewall, NAT, anti-spoof", Package: "nftables", Version: []string{"nft", "--version"}},
 }
 
 func newShowVersionCommand(a *app) *cobra.Command {
@@ -90,10 +86,8 @@ func (a *app) versions(ctx context.Context) (versions, error) {
 	case !errors.Is(err, api.ErrNoDaemon) && api.KindOf(err) != api.Denied:
 		return v, err
 	}
-	for _, p := range usedPrograms {
-		one := p.usedProgram
-		one.Version = versionOf(ctx, p.command)
-		v.Programs = append(v.Programs, one)
+	for _, p := range slices.Concat(usedPrograms, services.Programs()) {
+		v.Programs = append(v.Programs, usedProgram{Name: p.Name, Version: versionOf(ctx, p.Version), For: p.For, Package: p.Package})
 	}
 	return v, nil
 }

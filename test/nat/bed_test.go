@@ -25,6 +25,7 @@ import (
 	"minne/internal/model/config"
 	"minne/internal/subsystem/firewall"
 	"minne/internal/subsystem/kernel"
+	"minne/internal/subsystem/services"
 	"minne/internal/testing/testns"
 )
 
@@ -85,7 +86,7 @@ func (b *bed) apply(text string) {
 	must(b.t, config.Check(cfg, config.Secrets{}))
 	k, err := kernel.Render(cfg)
 	must(b.t, err)
-	f, err := firewall.Render(cfg, b.t.TempDir())
+	f, err := firewall.Render(cfg, services.Openings(cfg), b.t.TempDir())
 	must(b.t, err)
 	must(b.t, f.Broken)
 	must(b.t, b.firewall.Apply(b.t.Context(), f))

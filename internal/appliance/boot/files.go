@@ -39,7 +39,7 @@ var mounts = []mount{
 }
 
 // directories are made in memory at each boot: path, mode, owner. Those of routing
-// daemons belong to FRR's user, under which they run.
+// daemons belong to FRR's user, under which they run. Services make their own.
 var directories = []struct {
 	path     string
 	mode     fs.FileMode
@@ -49,22 +49,16 @@ var directories = []struct {
 	{"/dev/shm", 0o1777, 0, 0},
 	{"/run/minne", 0o755, 0, 0}, // programs of other users have directories in it
 	{"/run/frr", 0o755, frrID, frrID},
-	{"/run/sshd", 0o755, 0, 0},
-	{"/run/chrony", 0o750, chronyID, chronyID},
 	{"/run/lock", 0o755, 0, 0},
 	{"/var/log", 0o755, 0, 0},
 	{"/var/tmp", 0o1777, 0, 0},
 	{"/var/lib", 0o755, 0, 0},
-	{"/var/lib/chrony", 0o750, chronyID, chronyID},
 	{"/var/lib/frr", 0o755, frrID, frrID},
 	{"/var/empty", 0o755, 0, 0},
 }
 
-// User ids of image/overlay/etc/passwd.
-const (
-	frrID    = 101
-	chronyID = 103
-)
+// frrID is the user id in image/overlay/etc/passwd.
+const frrID = 101
 
 // fileSystems mounts what is in memory. /etc is a copy of the system's, since
 // programs keep files there that change: resolv.conf, shadow, frr.

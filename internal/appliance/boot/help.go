@@ -22,6 +22,7 @@ import (
 	"minne/internal/base/dump"
 	"minne/internal/base/instance"
 	"minne/internal/subsystem/nft"
+	"minne/internal/subsystem/services/program"
 	"minne/internal/subsystem/services/ssh"
 )
 
@@ -120,6 +121,9 @@ func startSSH(ctx context.Context) error {
 		if err := ssh.EnsureHostKey(ctx, keys); err != nil {
 			return err
 		}
+	}
+	if err := program.MakeDirectories(ssh.Directories); err != nil {
+		return err
 	}
 	key := filepath.Join(keys, ssh.HostKey)
 	file := filepath.Join(helpDir, "sshd_config")

@@ -16,6 +16,7 @@ import (
 	"minne/internal/base/instance"
 	"minne/internal/model/config"
 	"minne/internal/model/policy"
+	"minne/internal/subsystem/services"
 )
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing them")
@@ -72,7 +73,7 @@ func TestCompose(t *testing.T) {
 			err = config.Check(cfg, secrets)
 		}
 		if err == nil {
-			_, err = policy.Compile(cfg, ".")
+			_, err = policy.Compile(cfg, services.Openings(cfg), ".")
 		}
 		if err != nil {
 			t.Errorf("%s: %v\n%s", name, err, text)

@@ -46,7 +46,7 @@ func newCheckup(p parts) *checkup {
 	c.asks = []ask{
 		func(context.Context) map[string]string { return p.fastpath.Trouble() },
 		func(context.Context) map[string]string { return roomTrouble(p.inst.StateDir) },
-		p.services.timeTrouble,
+		p.services.trouble,
 		func(ctx context.Context) map[string]string { return routeTrouble(ctx, p.kernel) },
 	}
 	return c

@@ -20,12 +20,13 @@ type NTPView struct {
 // viewNTP answers with what chronyd says of the time.
 func viewNTP(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
 	s := d.parts.services
-	state := s.ntp.State()
-	v := NTPView{On: state.Object != "", Running: state.Running, OwnClock: s.own}
+	daemon := find[*ntp.Daemon](s)
+	state := daemon.State()
+	v := NTPView{On: state.Object != "", Running: state.Running, OwnClock: s.host.Own}
 	if !v.Running {
 		return v, nil
 	}
-	o, err := s.ntp.Observe(ctx, s.inst.RunDir)
+	o, err := daemon.Observe(ctx, s.host.RunDir)
 	v.Observed = &o
 	return v, err
 }

@@ -18,6 +18,7 @@ import (
 	"minne/internal/model/policy"
 	"minne/internal/subsystem/fastpath/match"
 	"minne/internal/subsystem/firewall"
+	"minne/internal/subsystem/services"
 )
 
 // reader reads configurations and the secrets beside them.
@@ -47,7 +48,7 @@ func (r reader) read(source, text string, strict bool, reach policy.Reach) (Inpu
 		return Input{}, err
 	}
 	in := Input{Config: cfg, Secrets: secrets}
-	in.Firewall, err = firewall.Render(cfg, filepath.Dir(r.inst.Config), reach)
+	in.Firewall, err = firewall.Render(cfg, services.Openings(cfg), filepath.Dir(r.inst.Config), reach)
 	if err == nil && strict {
 		err = in.Firewall.Broken
 	}
@@ -101,7 +102,7 @@ func (r reader) preview(source, text string, _ bool) (Input, error) {
 	}
 	in := Input{Config: cfg, Secrets: secrets}
 	if err == nil {
-		in.Firewall, err = firewall.Render(cfg, filepath.Dir(r.inst.Config))
+		in.Firewall, err = firewall.Render(cfg, services.Openings(cfg), filepath.Dir(r.inst.Config))
 	}
 	if err == nil {
 		err = in.Firewall.Broken

@@ -7,58 +7,56 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"net/url"
 	"strings"
 
 	"minne/internal/base/health"
-	"minne/internal/base/instance"
+	"minne/internal/base/plan"
 	"minne/internal/base/task"
 	"minne/internal/subsystem/kernel"
-	"minne/internal/subsystem/services/admin"
+	"minne/internal/subsystem/services"
 	"minne/internal/subsystem/services/dhcpclient"
 	"minne/internal/subsystem/services/dnsmasq"
-	"minne/internal/subsystem/services/ntp"
 	"minne/internal/subsystem/services/program"
-	"minne/internal/subsystem/services/resolv"
-	"minne/internal/subsystem/services/ssh"
+	"minne/internal/subsystem/services/service"
 )
 
-// services are the programs beside routing, and what they learn.
-type services struct {
-	inst    instance.Instance
-	own     bool // the host is ours
-	log     *slog.Logger
-	clients *dhcpclient.Client
-	dnsmasq *dnsmasq.Service
-	resolv  *resolv.Resolv
-	ntp     *ntp.Service
-	ssh     *ssh.Service
-	admin   *admin.Password
+// running are the services of this router: the programs beside routing.
+type running struct {
+	host service.Host
+	log  *slog.Logger
+	all  []service.Running
 }
 
-func newServices(inst instance.Instance, own bool, k *kernel.Kernel, book *health.Book, log *slog.Logger) *services {
-	log = log.With("task", "services")
-	s := &services{
-		inst: inst, own: own, log: log,
-		dnsmasq: dnsmasq.New(inst.RunDir, log),
-		resolv:  resolv.New(inst.RunDir),
-		ntp:     ntp.New(inst.RunDir, log),
-		ssh:     ssh.New(inst.RunDir, log),
-		admin:   admin.New(own, log),
+func startServices(h service.Host, k *kernel.Kernel, book *health.Book) *running {
+	h.Log = h.Log.With("task", "services")
+	s := &running{host: h, log: h.Log}
+	for _, d := range services.All {
+		s.all = append(s.all, d.Start(h))
 	}
-	s.clients = dhcpclient.New(inst.RunDir, log, learner{k, s, book})
 	// Before the kernel is looked at for the first time: a lease that is held is not foreign.
-	if err := s.clients.Recall(context.Background()); err != nil {
-		log.Error("leases of an earlier daemon", "error", err)
+	if err := find[*dhcpclient.Client](s).Tell(context.Background(), learner{k, s, book}); err != nil {
+		s.log.Error("leases of an earlier daemon", "error", err)
 	}
 	return s
+}
+
+// find returns the service of a type, for its views and its wiring.
+func find[S any](s *running) (self S) {
+	for _, r := range s.all {
+		if v, ok := r.Self.(S); ok {
+			return v
+		}
+	}
+	return self
 }
 
 // learner passes on what DHCP servers give.
 type learner struct {
 	kernel *kernel.Kernel
-	s      *services
+	s      *running
 	health *health.Book
 }
 
@@ -80,71 +78,79 @@ func (l learner) Lease(ctx context.Context, name string, lease *dhcpclient.Lease
 }
 
 func (l learner) Servers(servers []netip.Addr) error {
-	return errors.Join(l.s.dnsmasq.Upstream(servers), l.s.resolv.Told(servers))
+	var failed []error
+	for _, r := range l.s.all {
+		if r.Told != nil {
+			failed = append(failed, r.Told(servers))
+		}
+	}
+	return errors.Join(failed...)
 }
 
 // subsystems returns the services in the order in which a commit puts them in place.
-func (s *services) subsystems() []Subsystem {
-	return []Subsystem{
-		part[admin.Desired]{
-			name:    "admin",
-			render:  func(in Input) (admin.Desired, error) { return admin.Render(in.Config, in.Secrets) },
-			verbs:   s.admin,
-			restore: s.admin.Apply,
-		},
-		part[dhcpclient.Desired]{
-			name:    "dhcp-client",
-			render:  func(in Input) (dhcpclient.Desired, error) { return dhcpclient.Render(in.Config, s.inst.RunDir) },
-			verbs:   s.clients,
-			restore: s.clients.Apply,
-		},
-		part[resolv.Desired]{
-			name:    "resolv",
-			render:  func(in Input) (resolv.Desired, error) { return resolv.Render(in.Config) },
-			verbs:   s.resolv,
-			restore: s.resolv.Apply,
-		},
-		part[program.Desired]{
-			name:    "dnsmasq",
-			render:  func(in Input) (program.Desired, error) { return dnsmasq.Render(in.Config, s.inst.RunDir) },
-			verbs:   s.dnsmasq,
-			restore: s.dnsmasq.Apply,
-		},
-		part[program.Desired]{
-			name:    "ntp",
-			render:  func(in Input) (program.Desired, error) { return ntp.Render(in.Config, s.inst.RunDir, s.own) },
-			verbs:   s.ntp,
-			restore: s.ntp.Apply,
-		},
-		part[ssh.Desired]{
-			name:    "ssh",
-			render:  func(in Input) (ssh.Desired, error) { return ssh.Render(in.Config, s.inst.RunDir, s.inst.Config) },
-			verbs:   s.ssh,
-			restore: s.ssh.Apply,
-		},
+func (s *running) subsystems() (list []Subsystem) {
+	for _, r := range s.all {
+		list = append(list, part[any]{
+			name:    r.Name,
+			render:  func(in Input) (any, error) { return r.Render(in.Config, in.Secrets) },
+			verbs:   steps{r},
+			restore: r.Apply,
+		})
+	}
+	return list
+}
+
+// steps are those of a commit.
+type steps struct{ r service.Running }
+
+func (s steps) Plan(ctx context.Context, d any) ([]plan.Change, error) { return s.r.Plan(ctx, d) }
+func (s steps) Apply(ctx context.Context, d any) error                 { return s.r.Apply(ctx, d) }
+
+// returned tells the services that an interface came back: what listens on a link that is no more begins anew.
+func (s *running) returned(ctx context.Context, name string) {
+	for _, r := range s.all {
+		if r.Returned == nil {
+			continue
+		}
+		if err := r.Returned(ctx, name); err != nil {
+			s.log.Error("a service of a port that came back", "service", r.Name, "interface", name, "error", err)
+		}
 	}
 }
 
-// returned lets the DHCP client of an interface begin anew: the one that runs listens on a link that is no more.
-func (s *services) returned(ctx context.Context, name string) {
-	if err := s.clients.Restart(ctx, name); err != nil {
-		s.log.Error("the DHCP client of a port that came back", "interface", name, "error", err)
+func (s *running) tasks() (list []task.Task) {
+	for _, r := range s.all {
+		if r.Task != nil {
+			list = append(list, r.Task)
+		}
 	}
-}
-
-func (s *services) tasks() []task.Task {
-	return []task.Task{s.clients, s.dnsmasq, s.ntp, s.ssh}
+	return list
 }
 
 // stop ends the programs. Addresses that were leased stay, like those that the operator wrote.
-func (s *services) stop(ctx context.Context) error {
-	return errors.Join(s.clients.Stop(ctx), s.dnsmasq.Stop(ctx), s.ntp.Stop(ctx), s.ssh.Stop(ctx))
+func (s *running) stop(ctx context.Context) error {
+	var failed []error
+	for _, r := range s.all {
+		if r.Stop != nil {
+			failed = append(failed, r.Stop(ctx))
+		}
+	}
+	return errors.Join(failed...)
 }
 
-// down says which services should run and don't, and which leases can't be used.
-func (s *services) down() (list []string) {
-	v := s.view()
-	for _, p := range v.Programs {
+// states are those of the programs that the configuration asks for.
+func (s *running) states() (list []program.State) {
+	for _, r := range s.all {
+		if r.States != nil {
+			list = append(list, r.States()...)
+		}
+	}
+	return list
+}
+
+// down says which services should run and don't, and what else of them does not work.
+func (s *running) down() (list []string) {
+	for _, p := range s.states() {
 		if p.Running {
 			continue
 		}
@@ -154,27 +160,32 @@ func (s *services) down() (list []string) {
 		}
 		list = append(list, p.Object+": "+reason)
 	}
-	for _, o := range v.Leased {
-		if o.Refused != "" {
-			list = append(list, "DHCP lease on "+o.Interface+": "+o.Refused)
+	for _, r := range s.all {
+		if r.Down != nil {
+			list = append(list, r.Down()...)
 		}
 	}
 	return list
 }
 
-// timeTrouble says why the clock can't be trusted.
-func (s *services) timeTrouble(ctx context.Context) map[string]string {
-	if text := s.ntp.Trouble(ctx); text != "" {
-		return map[string]string{"time": text}
+// trouble says what the services find wrong when they are asked.
+func (s *running) trouble(ctx context.Context) map[string]string {
+	found := map[string]string{}
+	for _, r := range s.all {
+		if r.Trouble == nil {
+			continue
+		}
+		maps.Copy(found, r.Trouble(ctx))
 	}
-	return nil
+	return found
 }
 
 // trim bounds what the programs have printed.
-func (s *services) trim() {
-	s.clients.TrimOutput()
-	for _, p := range []*program.Program{s.dnsmasq.Program, s.ntp.Program, s.ssh.Program} {
-		p.TrimOutput()
+func (s *running) trim() {
+	for _, r := range s.all {
+		if r.Trim != nil {
+			r.Trim()
+		}
 	}
 }
 
@@ -185,20 +196,8 @@ type ServicesView struct {
 }
 
 func viewServices(_ context.Context, d *Daemon, _ url.Values) (any, error) {
-	return d.parts.services.view(), nil
-}
-
-func (s *services) view() ServicesView {
-	v := ServicesView{Programs: []program.State{}, Leased: s.clients.Observe()}
-	for _, o := range v.Leased {
-		v.Programs = append(v.Programs, o.Client)
-	}
-	for _, p := range []*program.Program{s.dnsmasq.Program, s.ntp.Program, s.ssh.Program} {
-		if state := p.State(); state.Object != "" {
-			v.Programs = append(v.Programs, state)
-		}
-	}
-	return v
+	s := d.parts.services
+	return ServicesView{Programs: append([]program.State{}, s.states()...), Leased: find[*dhcpclient.Client](s).Observe()}, nil
 }
 
 // DHCPView answers show dhcp.
@@ -208,6 +207,7 @@ type DHCPView struct {
 }
 
 func viewDHCP(_ context.Context, d *Daemon, _ url.Values) (any, error) {
-	given, err := d.parts.services.dnsmasq.Leases()
-	return DHCPView{Client: d.parts.services.clients.Observe(), Given: given}, err
+	s := d.parts.services
+	given, err := find[*dnsmasq.Daemon](s).Leases()
+	return DHCPView{Client: find[*dhcpclient.Client](s).Observe(), Given: given}, err
 }

@@ -19,6 +19,7 @@ import (
 	"minne/internal/subsystem/flows"
 	"minne/internal/subsystem/kernel"
 	"minne/internal/subsystem/routing"
+	"minne/internal/subsystem/services/service"
 )
 
 // parts are the subsystems of one router, with their own types. Views read them.
@@ -34,7 +35,7 @@ type parts struct {
 	fastpath *fastpath.FastPath
 	judging  *judging // tells fastpath what firewall says
 	flows    *flows.Table
-	services *services
+	services *running
 	reassert *reassert // puts back what others change of kernel
 }
 
@@ -67,7 +68,7 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 		routing:  routing.New(inst, told, log.With("task", "routing")),
 		fastpath: fast,
 		flows:    book,
-		services: newServices(inst, own, kern, told, log),
+		services: startServices(service.Host{RunDir: inst.RunDir, Config: inst.Config, Own: own, Log: log}, kern, told),
 	}
 	p.reassert = newReassert(log, p.watcher, kern, p.health, p.tick)
 	return p

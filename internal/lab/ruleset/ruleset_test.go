@@ -39,7 +39,7 @@ firewall:
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := policy.Compile(cfg, dir)
+	r, err := policy.Compile(cfg, nil, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

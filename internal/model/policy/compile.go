@@ -14,6 +14,7 @@ import (
 // compiler makes a Policy of a configuration.
 type compiler struct {
 	cfg      *config.Config
+	openings []Opening // of the services
 	dir      string
 	reach    []Reach
 	p        *Policy
@@ -50,11 +51,11 @@ type Result struct {
 }
 
 // Compile makes the intermediate form of a configuration that config.Check
-// accepts. Files are looked for in dir. The error is a *config.Error with every
+// accepts, with what its services need opened. Files are looked for in dir. The error is a *config.Error with every
 // problem found; Files is filled nevertheless.
-func Compile(cfg *config.Config, dir string, reach ...Reach) (Result, error) {
+func Compile(cfg *config.Config, openings []Opening, dir string, reach ...Reach) (Result, error) {
 	c := &compiler{
-		cfg: cfg, dir: dir, reach: reach, p: &Policy{pair: map[[2]ZoneID]int{}},
+		cfg: cfg, openings: openings, dir: dir, reach: reach, p: &Policy{pair: map[[2]ZoneID]int{}},
 		report: config.NewReport(cfg), odd: config.NewReport(cfg),
 		zoneIDs: map[string]ZoneID{}, setIndex: map[string]int{}, files: map[string]string{},
 	}

@@ -69,7 +69,7 @@ func compileText(t *testing.T, text string) (Result, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Compile(cfg, t.TempDir())
+	return Compile(cfg, nil, t.TempDir())
 }
 
 // one compiles a policy from wan to dmz with one rule.
@@ -89,7 +89,7 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r, err := Compile(cfg, filepath.Dir(file)); err != nil || len(r.Warnings) > 0 {
+		if r, err := Compile(cfg, nil, filepath.Dir(file)); err != nil || len(r.Warnings) > 0 {
 			t.Errorf("%s: %v %v", file, err, r.Warnings)
 		}
 	}
@@ -286,7 +286,7 @@ func TestFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return Compile(cfg, dir)
+		return Compile(cfg, nil, dir)
 	}
 	r, err := compile(rules, "192.0.2.1 # a host\n\n10.0.0.0/8\n10.1.0.0/16\n", 2, 0o644)
 	if err != nil {

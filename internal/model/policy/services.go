@@ -31,7 +31,9 @@ func (c *compiler) services() {
 		Limit: &Limit{Rate: pings, Per: time.Second, Burst: pings}})
 	c.bgpService()
 	c.ospfService()
-	c.hostServices()
+	for _, o := range c.openings {
+		c.open(o)
+	}
 }
 
 func icmp6(types ...uint8) (list []ICMPType) {

@@ -20,7 +20,7 @@ interfaces:
   lan: {addresses: [192.168.77.1/24], zone: lan}
   dmz: {addresses: [192.168.78.1/24]`+text))
 		must(t, err)
-		d, err := Render(cfg, t.TempDir())
+		d, err := Render(cfg, nil, t.TempDir())
 		must(t, err)
 		must(t, d.Broken)
 		return d

@@ -34,11 +34,11 @@ type Desired struct {
 	Services *policy.Policy    // with Broken: what the router's services need is known nevertheless
 }
 
-// Render is what cfg asks of the firewall; its files are looked for in dir. A
+// Render is what cfg asks of the firewall, with what its services need opened; its files are looked for in dir. A
 // configuration whose policy can't be made was accepted once, and its files have
 // changed since. Then the way is shut rather than open: see Apply.
-func Render(cfg *config.Config, dir string, reach ...policy.Reach) (Desired, error) {
-	result, err := policy.Compile(cfg, dir, reach...)
+func Render(cfg *config.Config, openings []policy.Opening, dir string, reach ...policy.Reach) (Desired, error) {
+	result, err := policy.Compile(cfg, openings, dir, reach...)
 	if err != nil {
 		return Desired{Broken: err, Services: result.Policy.ServicesOnly(), Files: result.Files}, nil
 	}

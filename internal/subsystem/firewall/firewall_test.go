@@ -34,7 +34,7 @@ func school(t *testing.T) Desired {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := Render(cfg, "testdata")
+	d, err := Render(cfg, nil, "testdata")
 	if err = errors.Join(err, d.Broken); err != nil {
 		t.Fatal(err)
 	}

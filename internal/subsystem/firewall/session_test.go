@@ -40,7 +40,7 @@ func TestCuts(t *testing.T) {
 	} {
 		cfg, err := config.Parse("router.yaml", []byte(c.text))
 		must(t, err)
-		d, err := Render(cfg, t.TempDir())
+		d, err := Render(cfg, nil, t.TempDir())
 		must(t, err)
 		must(t, d.Broken)
 		got := d.Cuts(cfg, netip.MustParseAddrPort(c.client), netip.MustParseAddrPort(c.server))

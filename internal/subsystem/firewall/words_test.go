@@ -52,7 +52,7 @@ firewall:
       rules:
 `+rules.String()+"nat:\n"+translations.String()))
 	must(t, err)
-	result, err := policy.Compile(cfg, t.TempDir())
+	result, err := policy.Compile(cfg, nil, t.TempDir())
 	must(t, err)
 	f := fresh(t)
 	must(t, f.Apply(t.Context(), Desired{Policy: result.Policy}))

@@ -97,7 +97,7 @@ func (d Draft) Compile() (*policy.Policy, error) {
 	if err := config.Check(cfg, config.Secrets{}); err != nil {
 		return nil, err
 	}
-	r, err := policy.Compile(cfg, "/")
+	r, err := policy.Compile(cfg, nil, "/")
 	return r.Policy, err
 }
 

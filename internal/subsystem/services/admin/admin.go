@@ -21,7 +21,14 @@ import (
 
 	"minne/internal/base/plan"
 	"minne/internal/model/config"
+	"minne/internal/subsystem/services/service"
 )
+
+// Service is the password to the other parts.
+var Service = service.Descriptor{
+	Name: "admin",
+	New:  func(h service.Host) service.Running { return service.Of(New(h.Own, h.Log), Render) },
+}
 
 // User is the user's name.
 const User = "admin"

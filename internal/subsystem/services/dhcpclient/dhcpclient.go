@@ -34,9 +34,13 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"minne/internal/base/plan"
 	"minne/internal/model/config"
+	"minne/internal/model/policy"
 	"minne/internal/subsystem/services/program"
+	"minne/internal/subsystem/services/service"
 )
 
 const (
@@ -67,6 +71,37 @@ bound | renew)
 	;;
 esac
 `
+
+// Service is the DHCP client to the other parts.
+var Service = service.Descriptor{
+	Name:  "dhcp-client",
+	Title: "DHCP",
+	// The image has udhcpc in its busybox.
+	Programs: []service.Program{{Name: binary, For: "DHCP client", Package: "udhcpc", Version: []string{binary, "--help"}}},
+	Openings: openings,
+	New: func(h service.Host) service.Running {
+		c := New(h.RunDir, h.Log)
+		r := service.Of(c, func(cfg *config.Config, _ config.Secrets) (Desired, error) { return Render(cfg, h.RunDir) })
+		r.Task, r.Stop, r.Trim = c, c.Stop, c.TrimOutput
+		r.States, r.Down, r.Returned = c.States, c.Down, c.Restart
+		return r
+	},
+}
+
+// openings let servers answer. DHCP's broadcasts make no connections: both ways are opened.
+func openings(cfg *config.Config) []policy.Opening {
+	var on []string
+	for name, i := range cfg.Interfaces {
+		if i != nil && i.DHCP.Or(false) {
+			on = append(on, name)
+		}
+	}
+	udp := []uint8{unix.IPPROTO_UDP}
+	return []policy.Opening{
+		{Text: "DHCP client", Protocols: udp, From: 67, Port: 68, Interfaces: on, IPv4: true}, // RFC 2131 section 4.1
+		{Text: "DHCP client", Protocols: udp, From: 68, Port: 67, Interfaces: on, IPv4: true, Out: true},
+	}
+}
 
 // Desired is which interfaces lease.
 type Desired struct {
@@ -138,10 +173,9 @@ type supervised struct {
 	end context.CancelFunc // nil before Run
 }
 
-// New returns the clients of an instance. Nothing runs before the first Apply. Recall hands on what
-// earlier ones leased.
-func New(runDir string, log *slog.Logger, learn Learner) *Client {
-	return &Client{runDir: runDir, log: log, learn: learn, ready: make(chan struct{}), wake: make(chan struct{}, 1), clock: sinceBoot,
+// New returns the clients of an instance. Nothing runs before the first Apply.
+func New(runDir string, log *slog.Logger) *Client {
+	return &Client{runDir: runDir, log: log, ready: make(chan struct{}), wake: make(chan struct{}, 1), clock: sinceBoot,
 		programs: map[string]*supervised{}, leases: map[string]*Lease{}, refused: map[string]string{}, again: map[string]*asking{}}
 }
 
@@ -253,9 +287,11 @@ func (c *Client) Stop(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// Recall hands on the leases that clients of an earlier daemon hold, before anything is put in place.
-func (c *Client) Recall(ctx context.Context) error {
+// Tell says who takes what the servers give, once, before anything is put in place, and hands on the leases that
+// clients of an earlier daemon hold.
+func (c *Client) Tell(ctx context.Context, learn Learner) error {
 	c.mu.Lock()
+	c.learn = learn
 	for name := range c.known() {
 		if lease, err := c.read(name); err == nil && lease.left(c.clock()) > 0 {
 			c.leases[name] = lease
@@ -408,6 +444,24 @@ func (c *Client) TrimOutput() {
 	for _, p := range c.programs {
 		p.TrimOutput()
 	}
+}
+
+// States are the states of the clients.
+func (c *Client) States() (list []program.State) {
+	for _, o := range c.Observe() {
+		list = append(list, o.Client)
+	}
+	return list
+}
+
+// Down says which leases can't be used.
+func (c *Client) Down() (list []string) {
+	for _, o := range c.Observe() {
+		if o.Refused != "" {
+			list = append(list, "DHCP lease on "+o.Interface+": "+o.Refused)
+		}
+	}
+	return list
 }
 
 // Observed is the lease of one interface.

@@ -178,8 +178,8 @@ type daemon struct {
 func newDaemon(t *testing.T, runDir string) daemon {
 	t.Helper()
 	b := &book{leases: map[string]string{}}
-	c := New(runDir, slog.New(slog.NewTextHandler(t.Output(), nil)), b)
-	if err := c.Recall(t.Context()); err != nil {
+	c := New(runDir, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if err := c.Tell(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

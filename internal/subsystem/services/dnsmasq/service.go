@@ -9,19 +9,57 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"minne/internal/model/config"
+	"minne/internal/model/policy"
 	"minne/internal/subsystem/services/program"
+	"minne/internal/subsystem/services/service"
 )
 
-// Service is the dnsmasq of an instance.
-type Service struct {
+// Service is what dnsmasq serves to the other parts.
+var Service = service.Descriptor{
+	Name:  "dnsmasq",
+	Title: "DHCP, DNS",
+	Programs: []service.Program{{Name: "dnsmasq", For: "DHCP and DNS server", Package: "dnsmasq-base", Version: []string{binary, "--version"},
+		Image: []string{"usr/sbin/dnsmasq"}}},
+	Openings: openings,
+	New: func(h service.Host) service.Running {
+		d := New(h.RunDir, h.Log)
+		r := service.OfProgram(d, func(cfg *config.Config) (program.Desired, error) { return Render(cfg, h.RunDir) })
+		r.Told = d.Upstream
+		return r
+	},
+}
+
+// openings let hosts ask on the interfaces where they are served, and the router ask servers upstream.
+// DHCP's broadcasts make no connections: its answers are opened too.
+func openings(cfg *config.Config) (list []policy.Opening) {
+	udp, both := []uint8{unix.IPPROTO_UDP}, []uint8{unix.IPPROTO_UDP, unix.IPPROTO_TCP}
+	on := slices.Sorted(maps.Keys(cfg.Services.DHCP))
+	list = append(list,
+		policy.Opening{Text: "DHCP server", Protocols: udp, From: 68, Port: 67, Interfaces: on, IPv4: true}, // RFC 2131 section 4.1
+		policy.Opening{Text: "DHCP server", Protocols: udp, From: 67, Port: 68, Interfaces: on, IPv4: true, Out: true})
+	if dns := cfg.Services.DNS; dns != nil {
+		list = append(list,
+			policy.Opening{Text: "DNS", Protocols: both, Port: 53, Interfaces: dns.Interfaces},
+			policy.Opening{Text: "DNS queries", Protocols: both, Port: 53, Out: true, Anywhere: true})
+	}
+	return list
+}
+
+// Daemon is the dnsmasq of an instance.
+type Daemon struct {
 	*program.Program
 
 	mu       sync.Mutex
@@ -29,13 +67,13 @@ type Service struct {
 	upstream []netip.Addr
 }
 
-// New returns the service. Nothing runs before the first Apply.
-func New(runDir string, log *slog.Logger) *Service {
-	return &Service{Program: program.New(runDir, Name, log)}
+// New returns the daemon. Nothing runs before the first Apply.
+func New(runDir string, log *slog.Logger) *Daemon {
+	return &Daemon{Program: program.New(runDir, Name, log)}
 }
 
 // Apply makes dnsmasq run as desired, or not at all.
-func (s *Service) Apply(ctx context.Context, d program.Desired) error {
+func (s *Daemon) Apply(ctx context.Context, d program.Desired) error {
 	s.mu.Lock()
 	s.runs = !d.Empty()
 	err := s.write()
@@ -47,18 +85,18 @@ func (s *Service) Apply(ctx context.Context, d program.Desired) error {
 }
 
 // Stop ends dnsmasq.
-func (s *Service) Stop(ctx context.Context) error { return s.Apply(ctx, program.Desired{}) }
+func (s *Daemon) Stop(ctx context.Context) error { return s.Apply(ctx, program.Desired{}) }
 
 // Upstream takes the servers that DHCP told, to be asked when the configuration names none. dnsmasq
 // reads the file again when it has changed.
-func (s *Service) Upstream(servers []netip.Addr) error {
+func (s *Daemon) Upstream(servers []netip.Addr) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.upstream = servers
 	return s.write()
 }
 
-func (s *Service) write() error {
+func (s *Daemon) write() error {
 	if !s.runs {
 		return nil
 	}
@@ -87,7 +125,7 @@ type Lease struct {
 }
 
 // Leases reads what was given. Without a server there are none.
-func (s *Service) Leases() ([]Lease, error) {
+func (s *Daemon) Leases() ([]Lease, error) {
 	f, err := os.Open(filepath.Join(s.Dir(), leaseFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

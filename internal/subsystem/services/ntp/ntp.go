@@ -8,14 +8,19 @@
 package ntp
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"minne/internal/model/config"
+	"minne/internal/model/policy"
 	"minne/internal/subsystem/services/program"
+	"minne/internal/subsystem/services/service"
 )
 
 // Name is the program's directory below the run directory, and its task.
@@ -24,15 +29,49 @@ const Name = "chronyd"
 const (
 	binary = "chronyd"
 	user   = "_chrony"
+	port   = 123
 	socket = "chronyd.sock" // for chronyc, in the directory that is the user's
 )
 
-// Service is the chronyd of an instance.
-type Service struct{ *program.Program }
+// Service is NTP to the other parts.
+var Service = service.Descriptor{
+	Name:  "ntp",
+	Title: "NTP",
+	Programs: []service.Program{{Name: "chronyd", For: "NTP", Package: "chrony", Version: []string{binary, "--version"}, Unit: "chrony",
+		Image: []string{"usr/sbin/chronyd", "usr/bin/chronyc"}}},
+	Openings: openings,
+	New: func(h service.Host) service.Running {
+		d := New(h.RunDir, h.Log)
+		r := service.OfProgram(d, func(cfg *config.Config) (program.Desired, error) { return Render(cfg, h.RunDir, h.Own) })
+		r.Trouble = func(ctx context.Context) map[string]string {
+			if text := d.Trouble(ctx); text != "" {
+				return map[string]string{"time": text}
+			}
+			return nil
+		}
+		return r
+	},
+}
 
-// New returns the service. Nothing runs before the first Apply.
-func New(runDir string, log *slog.Logger) *Service {
-	return &Service{program.New(runDir, Name, log)}
+// openings let hosts ask where they may, and the router ask its servers.
+func openings(cfg *config.Config) []policy.Opening {
+	n := cfg.Services.NTP
+	if n == nil {
+		return nil
+	}
+	udp := []uint8{unix.IPPROTO_UDP}
+	return []policy.Opening{
+		{Text: "NTP", Protocols: udp, Port: port, Interfaces: n.Interfaces},
+		{Text: "NTP queries", Protocols: udp, Port: port, Out: true, Anywhere: true},
+	}
+}
+
+// Daemon is the chronyd of an instance.
+type Daemon struct{ *program.Program }
+
+// New returns the daemon. Nothing runs before the first Apply.
+func New(runDir string, log *slog.Logger) *Daemon {
+	return &Daemon{program.New(runDir, Name, log)}
 }
 
 // Render makes the configuration of chronyd. ownHost says whether the clock is ours to set.
@@ -46,6 +85,10 @@ func Render(cfg *config.Config, runDir string, ownHost bool) (program.Desired, e
 		Object: "NTP client",
 		Facts:  []string{"time from " + strings.Join(n.Servers, ", ")},
 		Owner:  user,
+		Directories: []program.Directory{ // a package of Debian brings them
+			{Path: "/run/chrony", Mode: 0o750, User: user},
+			{Path: "/var/lib/chrony", Mode: 0o750, User: user},
+		},
 	}
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }

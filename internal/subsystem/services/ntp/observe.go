@@ -48,7 +48,7 @@ var sourceStates = map[string]string{
 const askLimit = 5 * time.Second
 
 // Observe asks chronyd.
-func (s *Service) Observe(ctx context.Context, runDir string) (o Observed, err error) {
+func (s *Daemon) Observe(ctx context.Context, runDir string) (o Observed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	tracking, err := chronyc(ctx, runDir, "tracking")

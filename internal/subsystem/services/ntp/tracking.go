@@ -14,7 +14,7 @@ import (
 const settling = 2 * time.Minute
 
 // Trouble says why the time is not synchronised, "" when it is or when none is asked for.
-func (s *Service) Trouble(ctx context.Context) string {
+func (s *Daemon) Trouble(ctx context.Context) string {
 	state := s.State()
 	if !state.Running || time.Since(state.Since) < settling {
 		return ""
@@ -23,7 +23,7 @@ func (s *Service) Trouble(ctx context.Context) string {
 }
 
 // ask asks the chronyd that runs.
-func (s *Service) ask(ctx context.Context) string {
+func (s *Daemon) ask(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "chronyc", "-h", filepath.Join(s.Dir(), "var", socket), "-n", "-c", "tracking").CombinedOutput()
 	if err != nil {
 		return "chronyd does not answer: " + strings.TrimSpace(string(out)+" "+err.Error())

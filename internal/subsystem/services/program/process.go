@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -146,21 +145,4 @@ func (p *Program) awaitPID(ctx context.Context, file string, ended <-chan struct
 		case <-tick.C:
 		}
 	}
-}
-
-// own makes a directory of a user's.
-func own(dir, name string) error {
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return err
-	}
-	u, err := user.Lookup(name)
-	if err != nil {
-		return fmt.Errorf("%w (is its package installed?)", err)
-	}
-	uid, err1 := strconv.Atoi(u.Uid)
-	gid, err2 := strconv.Atoi(u.Gid)
-	if err := errors.Join(err1, err2); err != nil {
-		return err
-	}
-	return os.Chown(dir, uid, gid)
 }

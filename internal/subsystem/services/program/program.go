@@ -62,6 +62,10 @@ type Desired struct {
 	Modes map[string]fs.FileMode
 	Check []string // command that says whether the files are right, before anything is stopped; nil for none
 	Owner string   // user of the program, who gets the directory "var" in it to write in; "" for none
+
+	Needs       func() error                // what the host must have; told before anything is changed; nil for nothing
+	Directories []Directory                 // that the program asks for outside its own
+	Prepare     func(context.Context) error // makes what outlives the program, as a key; nil for nothing
 }
 
 // Empty says whether the program shall not run.
@@ -121,6 +125,11 @@ func (p *Program) Dir() string { return p.dir }
 
 // Plan says what Apply would change. It changes nothing.
 func (p *Program) Plan(_ context.Context, d Desired) ([]plan.Change, error) {
+	if d.Needs != nil {
+		if err := d.Needs(); err != nil {
+			return nil, err
+		}
+	}
 	old, err := p.find(d)
 	if err != nil {
 		return nil, err
@@ -181,6 +190,9 @@ func (p *Program) Apply(ctx context.Context, d Desired) error {
 		p.desired, p.applied, p.failure = d, true, nil
 		return p.remove(ctx)
 	}
+	if err := d.prepare(ctx); err != nil {
+		return fmt.Errorf("%s: %w", d.Object, err)
+	}
 	if p.proc.Alive() && p.inPlace(d) {
 		p.desired, p.applied = d, true
 		p.wake.Ring()
@@ -239,7 +251,7 @@ func writeFiles(dir string, d Desired, files map[string]string) error {
 		return fmt.Errorf("%s: %w", d.Object, err)
 	}
 	if d.Owner != "" {
-		if err := own(filepath.Join(dir, "var"), d.Owner); err != nil {
+		if err := own(filepath.Join(dir, "var"), 0o750, d.Owner); err != nil {
 			return fmt.Errorf("%s: %w", d.Object, err)
 		}
 	}
@@ -384,6 +396,14 @@ func (p *Program) revive(ctx context.Context) time.Duration {
 	}
 	p.log.Error("service can't be started", "error", p.failure, "next-attempt", wait)
 	return wait
+}
+
+// States is the state of the program if the configuration asks for it.
+func (p *Program) States() []State {
+	if s := p.State(); s.Object != "" {
+		return []State{s}
+	}
+	return nil
 }
 
 // State says what the program is at.

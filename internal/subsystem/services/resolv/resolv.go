@@ -20,7 +20,19 @@ import (
 	"minne/internal/base/plan"
 	"minne/internal/model/config"
 	"minne/internal/subsystem/services/program"
+	"minne/internal/subsystem/services/service"
 )
+
+// Service is the file to the other parts.
+var Service = service.Descriptor{
+	Name: "resolv",
+	New: func(h service.Host) service.Running {
+		f := New(h.RunDir)
+		r := service.Of(f, func(cfg *config.Config, _ config.Secrets) (Desired, error) { return Render(cfg) })
+		r.Told = f.Told
+		return r
+	},
+}
 
 // Desired is what the configuration says about it.
 type Desired struct {

@@ -14,17 +14,19 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"minne/internal/base/medium"
-	"minne/internal/base/plan"
 	"minne/internal/model/config"
+	"minne/internal/model/policy"
 	"minne/internal/subsystem/services/program"
+	"minne/internal/subsystem/services/service"
 )
 
 // Name is the program's directory below the run directory, and its task.
@@ -37,42 +39,59 @@ const (
 	separation = "/run/sshd"
 )
 
+// Directories are those that sshd asks for.
+var Directories = []program.Directory{{Path: separation, Mode: 0o755, User: "root"}}
+
 // User is who may log in.
 const User = "admin"
 
-// Desired is the program with where its host key is.
-type Desired struct {
-	program.Desired
-	KeyDir string // directory of the host key, beside the configuration
+// Service is SSH to the other parts.
+var Service = service.Descriptor{
+	Name:  "ssh",
+	Title: "SSH",
+	Programs: []service.Program{{Name: "sshd", For: "SSH login", Package: "openssh-server", Version: []string{"sshd", "-V"}, Unit: "ssh",
+		Image: []string{"usr/sbin/sshd", "usr/lib/openssh/sshd-session", "usr/lib/openssh/sshd-auth", "usr/lib/openssh/sftp-server",
+			"usr/bin/ssh-keygen", "usr/bin/ssh", "usr/bin/scp"}}},
+	Openings: openings,
+	New: func(h service.Host) service.Running {
+		return service.OfProgram(program.New(h.RunDir, Name, h.Log), func(cfg *config.Config) (program.Desired, error) {
+			return Render(cfg, h.RunDir, h.Config)
+		})
+	},
 }
 
-// Service is the sshd of an instance.
-type Service struct{ *program.Program }
+// openings let people in on the interfaces where they may log in.
+func openings(cfg *config.Config) []policy.Opening {
+	s := cfg.Services.SSH
+	if s == nil {
+		return nil
+	}
+	return []policy.Opening{{Text: "SSH", Protocols: []uint8{unix.IPPROTO_TCP}, Port: uint16(port(s)), Interfaces: s.Interfaces}}
+}
 
-// New returns the service. Nothing runs before the first Apply.
-func New(runDir string, log *slog.Logger) *Service {
-	return &Service{program.New(runDir, Name, log)}
+// port is where sshd listens.
+func port(s *config.SSH) int {
+	if s.Port == 0 {
+		return 22
+	}
+	return s.Port
 }
 
 // KeyDir is where the host key is kept; configFile is the instance's configuration.
 func KeyDir(configFile string) string { return filepath.Join(filepath.Dir(configFile), "ssh") }
 
 // Render makes the configuration of sshd.
-func Render(cfg *config.Config, runDir, configFile string) (Desired, error) {
+func Render(cfg *config.Config, runDir, configFile string) (d program.Desired, err error) {
 	s := cfg.Services.SSH
 	if s == nil {
-		return Desired{}, nil
+		return d, nil
 	}
 	dir := program.Dir(runDir, Name)
-	d := Desired{KeyDir: KeyDir(configFile)}
-	port := s.Port
-	if port == 0 {
-		port = 22
-	}
+	keys := KeyDir(configFile)
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Made by minne from minne.yaml; changes here are lost.")
-	line("Port %d", port)
+	line("Port %d", port(s))
 	for _, name := range s.Interfaces {
 		for _, a := range cfg.Interfaces[name].Addresses {
 			if !a.Addr().IsLinkLocalUnicast() { // which sshd wants to find now, or it does not start
@@ -80,7 +99,7 @@ func Render(cfg *config.Config, runDir, configFile string) (Desired, error) {
 			}
 		}
 	}
-	line("HostKey %s", filepath.Join(d.KeyDir, HostKey))
+	line("HostKey %s", filepath.Join(keys, HostKey))
 	line("PidFile %s", filepath.Join(dir, "pid"))
 	line("AllowUsers %s", User)
 	// On the router's image admin has user id 0, which sshd takes for root; the user root is in no list.
@@ -105,7 +124,7 @@ func Render(cfg *config.Config, runDir, configFile string) (Desired, error) {
 	if s.Passwords.Or(false) {
 		how = "by key or password"
 	}
-	d.Facts = []string{fmt.Sprintf("of %s %s on %s (port %d)", User, how, strings.Join(s.Interfaces, ", "), port)}
+	d.Facts = []string{fmt.Sprintf("of %s %s on %s (port %d)", User, how, strings.Join(s.Interfaces, ", "), port(s))}
 	conf := filepath.Join(dir, "sshd_config")
 	d.Files = map[string]string{
 		"sshd_config":     b.String(),
@@ -113,6 +132,9 @@ func Render(cfg *config.Config, runDir, configFile string) (Desired, error) {
 	}
 	d.Argv = []string{binary, "-D", "-f", conf}
 	d.Check = []string{binary, "-t", "-f", conf}
+	d.Needs = hasUser
+	d.Directories = Directories
+	d.Prepare = func(ctx context.Context) error { return EnsureHostKey(ctx, keys) }
 	return d, nil
 }
 
@@ -123,43 +145,13 @@ func yes(on bool) string {
 	return "no"
 }
 
-// Plan says what Apply would change. A host without the user is told of before anything is.
-func (s *Service) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
-	if err := d.hasUser(); err != nil {
-		return nil, err
-	}
-	return s.Program.Plan(ctx, d.Desired)
-}
-
 // hasUser says what to do on a host that has no user to log in.
-func (d Desired) hasUser() error {
-	if d.Empty() {
-		return nil
-	}
+func hasUser() error {
 	if _, err := user.Lookup(User); err != nil {
 		return fmt.Errorf("SSH login: %w; make that user (adduser %s), or leave services.ssh to the host's own sshd", err, User)
 	}
 	return nil
 }
-
-// Apply makes sshd run as desired. A router that has no host key gets one.
-func (s *Service) Apply(ctx context.Context, d Desired) error {
-	if err := d.hasUser(); err != nil {
-		return err
-	}
-	if !d.Empty() {
-		if err := os.MkdirAll(separation, 0o755); err != nil {
-			return fmt.Errorf("SSH login: %w", err)
-		}
-		if err := EnsureHostKey(ctx, d.KeyDir); err != nil {
-			return fmt.Errorf("SSH login: %w", err)
-		}
-	}
-	return s.Program.Apply(ctx, d.Desired)
-}
-
-// Stop ends sshd; logins that are open stay.
-func (s *Service) Stop(ctx context.Context) error { return s.Program.Stop(ctx) }
 
 // EnsureHostKey makes the key by which clients know the router, unless there is one. The last thing
 // to appear is the key's own file, so that a power cut leaves either none or a whole pair.

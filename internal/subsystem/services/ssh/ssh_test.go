@@ -30,9 +30,9 @@ func TestRender(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		servicetest.Golden(t, name+".conf", d.Desired)
+		servicetest.Golden(t, name+".conf", d)
 		file := filepath.Join(dir, "conf")
-		conf := strings.ReplaceAll(d.Files["sshd_config"], d.KeyDir, dir)
+		conf := strings.ReplaceAll(d.Files["sshd_config"], KeyDir("/etc/minne/minne.yaml"), dir)
 		if err := os.WriteFile(file, []byte(conf), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import "slices"
+
+// Opening is what a service of the router needs of the firewall: ports on the interfaces that it is
+// configured for, and on no other. What is served in the LAN is not there for the WAN, whatever the
+// zones' rules say. Answers belong to known connections and need no opening.
+type Opening struct {
+	Text       string   // what is permitted, as the rule is called: "DNS"
+	Protocols  []uint8  // IP protocols with ports
+	From, Port uint16   // source and destination port; From 0 for any
+	Interfaces []string // by which the packets come, or with Out leave; none permits nothing
+	Out        bool     // the router sends them; else they are for it
+	Anywhere   bool     // with Out: by every interface
+	IPv4       bool     // only
+}
+
+// open permits what services need.
+func (c *compiler) open(o Opening) {
+	if len(o.Interfaces) == 0 && !(o.Out && o.Anywhere) {
+		return
+	}
+	r := Rule{Text: o.Text, Protocols: o.Protocols, Interfaces: slices.Sorted(slices.Values(o.Interfaces)), IPv4: o.IPv4, Ports: onePort(o.Port)}
+	if o.From != 0 {
+		r.SourcePorts = onePort(o.From)
+	}
+	if o.Out {
+		c.serviceOut(r)
+	} else {
+		c.serviceIn(r)
+	}
+}
+
+func onePort(port uint16) Ports { return Ports{Ranges: []PortRange{{port, port}}} }

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// View is a state of a service that minne show and the API give.
+type View struct {
+	Path  string // the words behind minne show, as "lldp neighbors"
+	Short string // what it shows, for the list of commands
+	Long  string // the same with more words; "" for none
+
+	Read  func(context.Context, Running) (any, error) // what is sent as JSON
+	Table func(json.RawMessage) (Table, error)        // the same for a screen
+}
+
+// Table is an answer as people read it.
+type Table struct {
+	Head  []string
+	Rows  [][]string
+	Empty string // what stands in the place of a table without rows
+}
+
+// NewView returns a view of a service of type S with answers of type A.
+func NewView[S, A any](v View, read func(context.Context, S) (A, error), table func(A) Table) View {
+	v.Read = func(ctx context.Context, r Running) (any, error) { return read(ctx, r.Self.(S)) }
+	v.Table = func(text json.RawMessage) (Table, error) {
+		var answer A
+		if err := json.Unmarshal(text, &answer); err != nil {
+			return Table{}, fmt.Errorf("answer of the daemon to show %s: %w", v.Path, err)
+		}
+		return table(answer), nil
+	}
+	return v
+}

@@ -182,7 +182,7 @@ func (t *taking) finish() error {
 	if err := t.sink.finish(t.end.CaptureCounts); err != nil {
 		return err
 	}
-	fmt.Fprintf(t.app.err, "%d packets captured, %d matched, %d lost for want of room\n", t.written, t.end.Matched, t.end.Lost)
+	fmt.Fprintf(t.app.err, "%d packets captured, %d matched, %d lost (buffer full)\n", t.written, t.end.Matched, t.end.Lost)
 	if t.end.Why != "" {
 		return fmt.Errorf("the capture ended early: %s", t.end.Why)
 	}

@@ -206,9 +206,9 @@ func TestCapture(t *testing.T) {
 	trials := []trial{
 		{"forwarded", []string{"--verdict", "forwarded", "--net", "192.0.2.0/24"}, 340, "in lan: forwarded by wan", "IP 192.0.2.9.4000 > 198.51.100.2."},
 		{"port", []string{"--port", "53", "--in", "lan", "--verdict", "forwarded", "--net", "0.0.0.0/0"}, 200, "in lan: forwarded by wan", "198.51.100.2.53"},
-		{"spoofed", []string{"--reason", "spoofed"}, 50, "in lan: dropped (spoofed: the route to the source leads elsewhere (reverse path check))", "198.51.100.77"},
-		{"blackhole", []string{"--verdict", "dropped", "--host", "203.0.113.9"}, 30, "in lan: dropped (blackhole: the route says: discard)", "203.0.113.9"},
-		{"punted", []string{"--verdict", "punted", "--host", "192.0.2.8"}, 20, "in lan: punted (ttl: TTL or hop limit used up: the kernel tells the sender)", "192.0.2.8"},
+		{"spoofed", []string{"--reason", "spoofed"}, 50, "in lan: dropped (spoofed: the route back to the source uses another interface (reverse path check, uRPF))", "198.51.100.77"},
+		{"blackhole", []string{"--verdict", "dropped", "--host", "203.0.113.9"}, 30, "in lan: dropped (blackhole: the route is a blackhole (null route))", "203.0.113.9"},
+		{"punted", []string{"--verdict", "punted", "--host", "192.0.2.8"}, 20, "in lan: punted (ttl: TTL or hop limit expired: the kernel sends an error to the sender)", "192.0.2.8"},
 		{"v6", []string{"--host", "2001:db8:a::9", "--host", "2001:db8:b::2"}, 40, "in lan: forwarded by wan", "IP6 2001:db8:a::9.4000 > 2001:db8:b::2."},
 		{"sampled", []string{"--host", "192.0.2.9", "--verdict", "forwarded", "--port", "53", "--sample", "10", "--snaplen", "60"}, 20, "in lan: forwarded by wan", "192.0.2.9"},
 		{"sent", []string{"--host", "192.0.2.9", "--port", "80", "--sent"}, 280, "in lan: forwarded by wan", "192.0.2.9"},

@@ -140,21 +140,21 @@ const nearlyFull = 90
 // FlowsSummary prints how many connections there are, and how full the tables are.
 func FlowsSummary(w io.Writer, s flows.Summary) error {
 	if s.Capacity == 0 {
-		_, err := fmt.Fprintln(w, "The kernel keeps no connections: conntrack is not loaded, there is no firewall")
+		_, err := fmt.Fprintln(w, "No connection tracking: conntrack is not loaded, because there is no firewall")
 		return err
 	}
-	fmt.Fprintf(w, "Connections: %s of %s (%s), %s IPv4 and %s IPv6; source translated %s, destination %s\n",
+	fmt.Fprintf(w, "Connections: %s of %s (%s), %s IPv4 and %s IPv6; source NAT %s, destination NAT %s\n",
 		count(s.Connections), count(s.Capacity), percent(uint64(s.Connections), uint64(s.Capacity)),
 		count(s.Connections-s.IPv6), count(s.IPv6), count(s.Translated.Source), count(s.Translated.Destination))
 	if 100*s.Connections >= nearlyFull*s.Capacity {
-		fmt.Fprintln(w, "The table is nearly full: show flows --by host --sort connections tells who fills it")
+		fmt.Fprintln(w, "The table is nearly full: minne show flows --by host --sort connections shows which hosts fill it")
 	}
-	fmt.Fprintf(w, "Transferred by them: %s packets, %s; by the fast path %s of the packets\n",
+	fmt.Fprintf(w, "Their traffic: %s packets, %s; %s of the packets by the fast path\n",
 		count(s.Sum.Packets[0]+s.Sum.Packets[1]), bytes(s.Sum.Bytes[0]+s.Sum.Bytes[1]), share(s.Sum))
 	if s.Uncounted > 0 {
-		fmt.Fprintf(w, "Not counted: %s of them, which began before the firewall did\n", count(s.Uncounted))
+		fmt.Fprintf(w, "Not counted: %s of them, which are older than the firewall\n", count(s.Uncounted))
 	}
-	fmt.Fprintf(w, "For want of room: %s connections ended early, %s packets dropped; packets that fit no connection: %s\n",
+	fmt.Fprintf(w, "Table full: %s connections ended early, %s packets dropped; invalid packets: %s\n",
 		count(s.Trouble.EarlyDropped), count(s.Trouble.Dropped), count(s.Trouble.Invalid))
 	if err := protocolsAndZones(w, s); err != nil || s.FastPath == nil {
 		return err
@@ -192,7 +192,7 @@ Fast path: %s of the connections; its table has %s of %s flows (%s) in %s
 Lookups: hits %s, misses %s (%s of them found a flow older than the last commit); depth mean %.2f, max %d
 Flows: inserts %s, replaced %s; collected active %s (FIN, RST), passive %s (time)
 Refused: full %s, unfair %s, crowded %s, raced %s
-Ended flows: counters kept for %s connections; for want of room forgotten of %s flows, and untold of %s
+Ended flows: counters kept for %s connections; counters lost: %s flows (table full), %s (ring full)
 `, count(f.Connections), count(t.Entries), count(t.Capacity), percent(uint64(t.Entries), uint64(t.Capacity)), bytes(uint64(t.Bytes)),
 		count(t.Hits), count(t.Misses), count(t.Stale), t.DepthMean, t.DepthMax,
 		count(t.Inserts), count(t.Replaced), count(t.Active), count(t.Passive),

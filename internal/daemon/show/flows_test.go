@@ -69,11 +69,11 @@ func TestFlowsSummary(t *testing.T) {
 			Counts: flow.Counts{Hits: 1_000_000, Misses: 2000, Stale: 10, Inserts: 1700, Active: 1020, Untold: 3}}},
 	}
 	const want = `
-Connections: 950 of 1,000 (95 %), 900 IPv4 and 50 IPv6; source translated 800, destination 12
-The table is nearly full: show flows --by host --sort connections tells who fills it
-Transferred by them: 100 packets, 8 KiB; by the fast path 95 % of the packets
-Not counted: 3 of them, which began before the firewall did
-For want of room: 7 connections ended early, 8 packets dropped; packets that fit no connection: 9
+Connections: 950 of 1,000 (95 %), 900 IPv4 and 50 IPv6; source NAT 800, destination NAT 12
+The table is nearly full: minne show flows --by host --sort connections shows which hosts fill it
+Their traffic: 100 packets, 8 KiB; 95 % of the packets by the fast path
+Not counted: 3 of them, which are older than the firewall
+Table full: 7 connections ended early, 8 packets dropped; invalid packets: 9
 
 Protocol  Connections  States
 tcp               900  established 800, time-wait 100
@@ -86,7 +86,7 @@ Fast path: 640 of the connections; its table has 650 of 100,000 flows (1 %) in 1
 Lookups: hits 1,000,000, misses 2,000 (10 of them found a flow older than the last commit); depth mean 1.03, max 2
 Flows: inserts 1,700, replaced 0; collected active 1,020 (FIN, RST), passive 30 (time)
 Refused: full 0, unfair 0, crowded 0, raced 0
-Ended flows: counters kept for 1,500 connections; for want of room forgotten of 4 flows, and untold of 3
+Ended flows: counters kept for 1,500 connections; counters lost: 4 flows (table full), 3 (ring full)
 `
 	var got strings.Builder
 	if err := FlowsSummary(&got, s); err != nil || got.String() != strings.TrimPrefix(want, "\n") {

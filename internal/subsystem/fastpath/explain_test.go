@@ -188,7 +188,7 @@ func TestExplainWords(t *testing.T) {
 	}{
 		{good, []string{"for us, by in", "IPv4 is forwarded", "46 bytes", "TTL 64", "198.51.100.0/24 dev out", "strict: 192.0.2.0/24 dev in",
 			"198.51.100.2 on out is 02:00:00:00:00:0b (permanent)", "fit the MTU of out (1500)", "trusts", "MAC 02:00:00:00:00:02 to 02:00:00:00:00:0b, TTL 63"}},
-		{source4(good, "198.51.100.7"), []string{"for us", "IPv4", "46 bytes", "TTL 64", "dev out", "strict: 198.51.100.0/24 dev out: the route to the source leads elsewhere"}},
+		{source4(good, "198.51.100.7"), []string{"for us", "IPv4", "46 bytes", "TTL 64", "dev out", "strict: 198.51.100.0/24 dev out: the route back to the source uses another interface"}},
 		{destination4(good, "203.0.113.1"), []string{"for us", "IPv4", "46 bytes", "TTL 64", "no prefix matches 203.0.113.1: no route"}},
 		{destination4(good, "192.0.2.1"), []string{"for us", "IPv4", "46 bytes", "TTL 64", "192.0.2.1/32 is the router's own: for the router itself"}},
 		{destination4(good, "198.51.100.77"), []string{"for us", "IPv4", "46 bytes", "TTL 64", "dev out", "strict", "198.51.100.77 is not known as a neighbour: "}},

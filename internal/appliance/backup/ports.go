@@ -187,8 +187,7 @@ func Remap(source, text string, all []Mapping) (remapped string, anew bool, err 
 	if edited := edit(text, edits); sameRouter(source, edited, wanted) {
 		return edited, false, nil
 	}
-	canonical, err := config.Marshal(wanted)
-	return string(canonical), true, err
+	return string(config.Marshal(wanted)), true, nil
 }
 
 // newMatch finds a port by the same property as before.

@@ -245,7 +245,9 @@ func (e *Engine) recall(rev revisions.Revision) (*target, error) {
 
 // nothing is the target of a router that has no configuration.
 func (e *Engine) nothing() *target {
-	return e.render(Input{Config: &config.Config{Version: 1}})
+	cfg := &config.Config{Version: config.Version}
+	config.Normalize(cfg)
+	return e.render(Input{Config: cfg})
 }
 
 func (e *Engine) render(in Input) *target {

@@ -30,6 +30,9 @@ func check(cfg *Config, secrets Secrets) *problems {
 	for _, use := range SecretUses(cfg) {
 		c.secretExists(use.Path, use.Name)
 	}
+	for _, use := range InterfaceUses(cfg) {
+		c.interfaceExists(use.Path, use.Name)
+	}
 	c.system()
 	c.interfaces()
 	c.leasing()
@@ -104,12 +107,6 @@ func (c *checker) refuse(path, message, expected, nearest string) {
 }
 
 func (c *checker) place(path string) position { return c.source.place(path) }
-
-// written reports whether the file has a key, to tell a zero from an absent value.
-func (c *checker) written(path string) bool {
-	_, ok := c.source.at[path]
-	return ok
-}
 
 // labels of a host name, RFC 1123 section 2.1
 var hostname = regexp.MustCompile(`^([A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9-]{0,61}[A-Za-z0-9])(\.([A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9-]{0,61}[A-Za-z0-9]))*$`)
@@ -214,14 +211,15 @@ func lastAddr(p netip.Prefix) netip.Addr {
 	return a
 }
 
-// interfaceExists refuses a name that is no interface of this configuration.
-func (c *checker) interfaceExists(path, name string) bool {
-	if _, ok := c.cfg.Interfaces[name]; ok {
-		return true
+// interfaceExists refuses a name that is no interface of this configuration. It is asked once for every
+// place that names one; checks of a section just end where their interface is not there.
+func (c *checker) interfaceExists(path, name string) {
+	if c.cfg.Interfaces[name] != nil {
+		return
 	}
 	if c.problems.full() {
 		c.problems.more++
-		return false
+		return
 	}
 	all := sortedKeys(c.cfg.Interfaces)
 	hint := nearest(name, all)
@@ -237,7 +235,6 @@ func (c *checker) interfaceExists(path, name string) bool {
 		expected = ""
 	}
 	c.refuse(path, fmt.Sprintf("there is no interface %q", abridge(name)), expected, hint)
-	return false
 }
 
 // secretExists refuses the name of a secret that is not in the secrets file. The
@@ -262,11 +259,8 @@ func (c *checker) description(path, text string) {
 	}
 }
 
-// seconds refuses a time that is not whole seconds within bounds; an absent time is fine.
+// seconds refuses a time that is not whole seconds within bounds.
 func (c *checker) seconds(path string, d Duration, least, most int) bool {
-	if d == 0 && !c.written(path) {
-		return true
-	}
 	span := d.Std()
 	if span%time.Second == 0 && span >= time.Duration(least)*time.Second && span <= time.Duration(most)*time.Second {
 		return true

@@ -61,7 +61,7 @@ func (c *checker) asn(path string, n ASN) {
 // peerAddress checks that a session with this address can come up.
 func (c *checker) peerAddress(path string, p *BGPPeer) {
 	a, at := p.Address, path+".address"
-	if p.Interface != "" && !c.interfaceExists(path+".interface", p.Interface) {
+	if p.Interface != "" && c.cfg.Interfaces[p.Interface] == nil {
 		return
 	}
 	if reason := notUnicast(a); reason != "" {
@@ -100,7 +100,7 @@ func (c *checker) peerSession(path string, p *BGPPeer, b *BGP) {
 	c.asn(path+".asn", p.ASN)
 	c.description(path+".description", p.Description)
 	once(c, path+".families", p.Families, func(f Family) string { return string(f) })
-	if c.written(path+".families") && len(p.Families) == 0 {
+	if c.cfg.Written(path+".families") && len(p.Families) == 0 {
 		c.refuse(path+".families", "the list of families is empty", "ipv4, ipv6 or both; without families the address tells", "")
 	}
 	if p.Password != "" {
@@ -146,7 +146,7 @@ func (c *checker) peerPolicy(path string, p *BGPPeer) {
 		}
 		c.limitFamily(path, p, "ipv4", limit.IPv4)
 		c.limitFamily(path, p, "ipv6", limit.IPv6)
-		if after := time.Duration(limit.RestartAfter); c.written(path+".import.max-prefixes.restart-after") &&
+		if after := time.Duration(limit.RestartAfter); c.cfg.Written(path+".import.max-prefixes.restart-after") &&
 			(after%time.Minute != 0 || after < time.Minute || after > 65535*time.Minute) {
 			c.refuse(path+".import.max-prefixes.restart-after", fmt.Sprintf("%s is no time that a session can wait", limit.RestartAfter), "whole minutes, 1m to 65535m", "")
 		}

@@ -105,14 +105,11 @@ func (c *checker) link(path, name string, i *Interface, links map[string]string)
 
 func (c *checker) vlan(path, name string, i *Interface, tags map[VLAN]string) {
 	v, path := *i.VLAN, path+".vlan"
-	if v.Protocol == "" {
-		v.Protocol = "802.1q"
-	}
 	if name == loopback || v.Parent == loopback {
 		c.refuse(path, "the loopback interface carries no VLANs", "a port as parent", "")
 		return
 	}
-	if !c.interfaceExists(path+".parent", v.Parent) {
+	if c.cfg.Interfaces[v.Parent] == nil {
 		return
 	}
 	if other, taken := tags[v]; taken {

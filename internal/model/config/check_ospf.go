@@ -7,13 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
-)
-
-// The times that apply where an OSPF interface sets none; they are the schema's defaults.
-const (
-	defaultHello = Duration(10 * time.Second)
-	defaultDead  = Duration(40 * time.Second)
 )
 
 // maxOSPFKey is the length of a key in bytes: RFC 2328 D.3 for version 2; FRR's limit for version 3.
@@ -30,12 +23,12 @@ func (c *checker) ospf(path string, o *OSPF, family int) {
 	areaOf := map[string]AreaID{}
 	for _, id := range slices.Sorted(maps.Keys(o.Areas)) {
 		area, at := o.Areas[id], joinPath(path+".areas", id.String())
-		if id == 0 && area.Type != "" && area.Type != "normal" {
+		if id == 0 && area.Type != "normal" {
 			c.refuse(at+".type", fmt.Sprintf("area 0 is the backbone and can't be %s", area.Type), "normal", "")
 		}
 		for _, name := range sortedKeys(area.Interfaces) {
 			where := joinPath(at+".interfaces", name)
-			if !c.interfaceExists(where, name) {
+			if c.cfg.Interfaces[name] == nil {
 				continue
 			}
 			if other, again := areaOf[name]; again {
@@ -60,7 +53,7 @@ func (c *checker) ospfRoutes(path string, o *OSPF) {
 		}
 	}
 	const megabit = 1_000_000
-	if r := o.ReferenceBandwidth; r != 0 && (r%megabit != 0 || r/megabit > 4294967) {
+	if r := o.ReferenceBandwidth; r == 0 || r%megabit != 0 || r/megabit > 4294967 {
 		c.refuse(path+".reference-bandwidth", fmt.Sprintf("reference bandwidth %s is out of range", r), "whole Mbit from 1Mbit to 4294967Mbit", "")
 	}
 }
@@ -71,19 +64,12 @@ func (c *checker) ospfInterface(path, name string, o *OSPFInterface, family int)
 	}
 	good := c.seconds(path+".hello", o.Hello, 1, 65535)
 	good = c.seconds(path+".dead", o.Dead, 1, 65535) && good
-	hello, dead := o.Hello, o.Dead
-	if hello == 0 {
-		hello = defaultHello
-	}
-	if dead == 0 {
-		dead = defaultDead
-	}
-	if good && dead <= hello {
+	if good && o.Dead <= o.Hello {
 		at := path + ".dead"
-		if o.Dead == 0 {
+		if !c.cfg.Written(at) {
 			at = path + ".hello"
 		}
-		c.refuse(at, fmt.Sprintf("dead (%s) is not longer than hello (%s)", dead, hello), fmt.Sprintf("dead longer than hello, as a rule four times: %s", 4*hello), "")
+		c.refuse(at, fmt.Sprintf("dead (%s) is not longer than hello (%s)", o.Dead, o.Hello), fmt.Sprintf("dead longer than hello, as a rule four times: %s", 4*o.Hello), "")
 	}
 	if o.Auth != nil {
 		c.ospfAuth(path+".auth", o.Auth, family)

@@ -17,31 +17,20 @@ import (
 func (c *checker) leasing() {
 	for _, name := range sortedKeys(c.cfg.Interfaces) {
 		i, path := c.cfg.Interfaces[name], joinPath("interfaces", name)
-		switch on := i.DHCP.Or(false); {
+		switch on := i.DHCP.On(); {
 		case on && name == loopback:
 			c.refuse(path+".dhcp", "nobody gives addresses on lo", "dhcp on a port or VLAN", "")
-		case !on && i.DHCPDistance != 0:
+		case !on && c.cfg.Written(path+".dhcp-distance"):
 			c.refuse(path+".dhcp-distance", "dhcp-distance without dhcp: on", "both or neither", "")
-		case on && c.sameDefault(Distance(i)):
-			c.refuse(path+".dhcp", fmt.Sprintf("a static default route has the distance %d too", Distance(i)), "another dhcp-distance", "")
+		case on && c.sameDefault(i.DHCPDistance):
+			c.refuse(path+".dhcp", fmt.Sprintf("a static default route has the distance %d too", i.DHCPDistance), "another dhcp-distance", "")
 		}
 	}
 }
 
-// defaultLeaseDistance lets every protocol and what the operator wrote win over a DHCP server.
-const defaultLeaseDistance = 210
-
-// Distance is the administrative distance of the routes that an interface's DHCP server tells.
-func Distance(i *Interface) int {
-	if i.DHCPDistance != 0 {
-		return i.DHCPDistance
-	}
-	return defaultLeaseDistance
-}
-
 func (c *checker) sameDefault(distance int) bool {
 	return slices.ContainsFunc(c.cfg.Routing.Static, func(r StaticRoute) bool {
-		return r.Prefix.Prefix == netip.PrefixFrom(netip.IPv4Unspecified(), 0) && max(r.Distance, 1) == distance
+		return r.Prefix.Prefix == netip.PrefixFrom(netip.IPv4Unspecified(), 0) && r.Distance == distance
 	})
 }
 
@@ -52,13 +41,13 @@ func (c *checker) services() {
 	macs := map[MAC]string{}
 	for _, name := range sortedKeys(s.DHCP) {
 		path := joinPath("services.dhcp", name)
-		if d := s.DHCP[name]; d != nil && c.serves(path, name, "DHCP server") {
+		if d := s.DHCP[name]; c.serves(path, name, "DHCP server") {
 			c.dhcpServer(path, name, d, hosts, macs)
 		}
 	}
 	for _, name := range sortedKeys(s.RouterAdvertisements) {
 		path := joinPath("services.router-advertisements", name)
-		if r := s.RouterAdvertisements[name]; r != nil && c.serves(path, name, "router advertisements") {
+		if r := s.RouterAdvertisements[name]; c.serves(path, name, "router advertisements") {
 			c.advertisement(path, name, r)
 		}
 	}
@@ -76,14 +65,12 @@ func (c *checker) services() {
 // serves refuses an interface that can't have a service: that has no address of its own, or is the
 // way to the network that gives us one, whose hosts are strangers.
 func (c *checker) serves(path, name, what string) bool {
-	if !c.interfaceExists(path, name) {
-		return false
-	}
 	i := c.cfg.Interfaces[name]
 	switch {
+	case i == nil:
 	case name == loopback:
 		c.refuse(path, "nobody else is on lo", "a port or VLAN", "")
-	case i.DHCP.Or(false):
+	case i.DHCP.On():
 		c.refuse(path, fmt.Sprintf("%s gets its address from a DHCP server: its neighbours are not ours to serve (%s)", name, what),
 			"an interface with addresses of its own", "")
 	case len(i.Addresses) == 0:
@@ -258,7 +245,7 @@ func (c *checker) dns(d *DNSForwarder, hosts map[string]string) {
 // leases says whether some interface learns from a DHCP server.
 func (c *checker) leases() bool {
 	for _, i := range c.cfg.Interfaces {
-		if i.DHCP.Or(false) {
+		if i.DHCP.On() {
 			return true
 		}
 	}
@@ -287,9 +274,9 @@ func (c *checker) ssh(s *SSH) {
 	c.servesAll(path+".interfaces", s.Interfaces, "SSH server")
 	admin := c.cfg.System.Admin
 	switch {
-	case !s.Passwords.Or(false) && len(admin.SSHKeys) == 0:
+	case !s.Passwords.On() && len(admin.SSHKeys) == 0:
 		c.refuse(path, "there is no key that could log in", "system.admin.ssh-keys, or passwords: on", "")
-	case s.Passwords.Or(false) && admin.Password == "" && len(admin.SSHKeys) == 0:
+	case s.Passwords.On() && admin.Password == "" && len(admin.SSHKeys) == 0:
 		c.refuse(path+".passwords", "admin has no password that could log in", "system.admin.password, or system.admin.ssh-keys", "")
 	}
 }

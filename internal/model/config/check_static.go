@@ -25,7 +25,7 @@ func (c *checker) staticRoutes() {
 		path := indexPath("routing.static", i)
 		c.description(path+".description", r.Description)
 		c.staticRoute(path, r)
-		key := routeKey{r.Prefix.Prefix, max(r.Distance, 1)}
+		key := routeKey{r.Prefix.Prefix, r.Distance}
 		if first, again := seen[key]; again {
 			c.refuse(path+".prefix", fmt.Sprintf("a route to %s of distance %d stands above, in routing.static[%d]", r.Prefix, key.distance, first),
 				"one route with all next hops in via, or another distance", "")
@@ -66,7 +66,7 @@ func (c *checker) staticRoute(path string, r StaticRoute) {
 func (c *checker) nextHop(path string, to netip.Prefix, hop NextHop) {
 	a := hop.Address
 	if hop.Interface != "" {
-		if !c.interfaceExists(path, hop.Interface) {
+		if c.cfg.Interfaces[hop.Interface] == nil {
 			return
 		}
 		if hop.Interface == loopback {

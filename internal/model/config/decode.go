@@ -73,6 +73,7 @@ func parse(file string, data []byte, known []migration) (*Config, error) {
 	if err := ps.err(); err != nil {
 		return nil, err
 	}
+	Normalize(cfg)
 	return cfg, nil
 }
 
@@ -130,7 +131,7 @@ func (d *decoder) notScalar(n *node, f field, path string, named position) {
 		return
 	}
 	hint := ""
-	if n.kind == list && len(n.items) == 1 && n.items[0].kind == scalar && !f.secret {
+	if n.kind == list && len(n.items) == 1 && n.items[0].kind == scalar && f.names != "secret" {
 		hint = n.items[0].text
 	}
 	d.refuse(n.at, path, fmt.Sprintf("%s is %s", label(f, path), n.kind), expected, hint)
@@ -167,7 +168,7 @@ func valueForm(f field) string {
 		return switchForm
 	case t.Kind() == reflect.Struct, t.Kind() == reflect.Map:
 		return "a section"
-	case f.secret:
+	case f.names == "secret":
 		return "the name of a secret"
 	}
 	return "text"
@@ -245,7 +246,7 @@ func curlyQuotes(n *node, f field) *wrongValue {
 		return nil
 	}
 	wrong := &wrongValue{fmt.Sprintf("%s stands in the quotes of a word processor, which are letters here", f.name), `none, or plain quotes: "`, ""}
-	if !f.secret {
+	if f.names != "secret" {
 		wrong.nearest = bare
 	}
 	return wrong

@@ -28,10 +28,10 @@ type field struct {
 	example  string
 	min, max int64
 	required bool
-	ordered  bool // a list whose order means something
-	secret   bool // the name of a secret, where a password may stand by mistake
-	lines    bool // text of several lines
-	single   bool // a list that may be written as its one item
+	ordered  bool   // a list whose order means something
+	names    string // what the value names: secret, interface or file; of a section of names, its keys
+	lines    bool   // text of several lines
+	single   bool   // a list that may be written as its one item
 }
 
 var fieldCache sync.Map // reflect.Type → []field
@@ -52,7 +52,7 @@ func fieldsOf(t reflect.Type) []field {
 			doc: sf.Tag.Get("doc"), def: sf.Tag.Get("default"), example: sf.Tag.Get("example"),
 			min: bound(sf.Tag.Get("min"), 0), max: bound(sf.Tag.Get("max"), math.MaxInt32),
 			required: sf.Tag.Get("required") == "true", ordered: sf.Tag.Get("ordered") == "true",
-			secret: sf.Tag.Get("secret") == "true", lines: sf.Tag.Get("lines") == "true",
+			names: sf.Tag.Get("names"), lines: sf.Tag.Get("lines") == "true",
 			single: sf.Tag.Get("single") == "true",
 		}
 		if words := sf.Tag.Get("enum"); words != "" {

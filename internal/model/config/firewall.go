@@ -28,7 +28,7 @@ type FirewallSet struct {
 	Addresses []netip.Addr `yaml:"addresses" json:"addresses,omitempty" doc:"Single addresses of either family." example:"192.0.2.10"`
 	Prefixes  []Prefix     `yaml:"prefixes" json:"prefixes,omitempty" doc:"Networks of either family." example:"192.0.2.0/24"`
 	Ports     []string     `yaml:"ports" json:"ports,omitempty" doc:"Ports, port ranges and service names. A set has either ports or addresses." example:"8000-8080"`
-	File      string       `yaml:"file" json:"file,omitempty" doc:"File with one address or network on each line; # begins a comment. A relative path starts at the configuration's directory. The file must be readable by everybody (mode 0644)." example:"blocklist.txt"`
+	File      string       `yaml:"file" json:"file,omitempty" doc:"File with one address or network on each line; # begins a comment. A relative path starts at the configuration's directory. The file must be readable by everybody (mode 0644)." example:"blocklist.txt" names:"file"`
 	Timeout   Duration     `yaml:"timeout" json:"timeout,omitempty" doc:"Default lifetime of elements added by minne set add. Absent: they stay until they are deleted."`
 }
 
@@ -45,7 +45,7 @@ type FirewallPolicy struct {
 	From       []string      `yaml:"from" json:"from" doc:"Source zones: names, any for all zones, self for the router." required:"true" single:"true" example:"lan"`
 	To         []string      `yaml:"to" json:"to" doc:"Destination zones: names, any for all zones, self for the router." required:"true" single:"true" example:"wan"`
 	Rules      []string      `yaml:"rules" json:"rules,omitempty" doc:"Rules. The first that matches decides. Grammar: firewall-rules.md." ordered:"true" example:"permit tcp any @web 443"`
-	RulesFile  string        `yaml:"rules-file" json:"rules-file,omitempty" doc:"CSV file with one rule on each line, searched after the rules above. A relative path starts at the configuration's directory. The file must be readable by everybody (mode 0644)." example:"campus.csv"`
+	RulesFile  string        `yaml:"rules-file" json:"rules-file,omitempty" doc:"CSV file with one rule on each line, searched after the rules above. A relative path starts at the configuration's directory. The file must be readable by everybody (mode 0644)." example:"campus.csv" names:"file"`
 	ExpectRows int           `yaml:"expect-rows" json:"expect-rows,omitempty" doc:"Number of rules that the file must have. A file with another number, such as a truncated one, is refused." min:"1" max:"1000000"`
 	Stateless  bool          `yaml:"stateless" json:"stateless,omitempty" doc:"Stateless filtering: each packet is checked alone. Replies need their own rules, in a stateless policy of the reverse zone pair." default:"off"`
 	Default    PolicyDefault `yaml:"default" json:"default,omitempty" doc:"Action for packets that no rule of this policy matches. Absent: the next policy of the zone pair decides, and in the end firewall.defaults." enum:"permit,deny,reject"`

@@ -14,80 +14,83 @@ import (
 )
 
 // This file writes a Config as YAML: keys in the order of the schema, names in
-// the order of the alphabet, absent values left out. What is written reads back
-// to an equal Config. Comments of the operator's own file are not in a Config;
-// what is shown and kept as a revision is therefore the file's text.
+// the order of the alphabet. What is written reads back to an equal Config.
+// Comments of the operator's own file are not in a Config; what is shown and
+// kept as a revision is therefore the file's text.
 
-// Marshal returns the configuration in its canonical form.
-func Marshal(cfg *Config) ([]byte, error) {
-	root, _ := writer{}.section(reflect.ValueOf(cfg).Elem())
-	var b bytes.Buffer
-	root.write(&b, 0)
-	return b.Bytes(), nil
-}
+// Marshal returns what the operator wrote in its canonical form: without the defaults of absent keys.
+func Marshal(cfg *Config) []byte { return writer{cfg: cfg}.text() }
+
+// Effective returns the complete configuration: every default that applies stands in its place, and
+// says in a comment that it is one.
+func Effective(cfg *Config) []byte { return writer{cfg: cfg, complete: true}.text() }
 
 // Equal reports whether two configurations make the same router. The order of
 // keys and of lists that are sets, comments, and defaults written out make no
 // difference.
 func Equal(a, b *Config) bool {
-	return bytes.Equal(essence(a), essence(b))
-}
-
-// essence is the canonical form without what makes no difference.
-func essence(cfg *Config) []byte {
-	if cfg == nil {
-		return nil
+	if a == nil || b == nil {
+		return a == b
 	}
-	root, _ := writer{bare: true}.section(reflect.ValueOf(cfg).Elem())
-	var b bytes.Buffer
-	root.write(&b, 0)
-	return b.Bytes()
+	return bytes.Equal(writer{cfg: a, bare: true}.text(), writer{cfg: b, bare: true}.text())
 }
 
 // writer turns values of the schema's types into a tree.
 type writer struct {
-	bare bool // without defaults, sets in a fixed order
+	cfg      *Config
+	bare     bool // without what makes no difference: no defaults, sets in a fixed order
+	complete bool // with all defaults
 }
 
-// node returns the tree of a value and whether it says anything at all.
-func (w writer) node(v reflect.Value, f field) (*node, bool) {
+func (w writer) text() []byte {
+	root, _ := w.section(reflect.ValueOf(w.cfg).Elem(), "")
+	return root.bytes()
+}
+
+// node returns the tree of a value and whether it is worth a line.
+func (w writer) node(v reflect.Value, f field, path string) (*node, bool) {
 	t := v.Type()
+	n := &node{kind: scalar}
 	switch {
 	case t.Kind() == reflect.Pointer:
 		if v.IsNil() {
 			return nil, false
 		}
-		n, said := w.node(v.Elem(), f)
-		return n, said || !w.bare || n.kind == section || n.text != f.def
+		n, _ := w.node(v.Elem(), f, path)
+		return n, n.kind == section || !w.leftOut(v.Elem(), f, path)
 	case isText(t):
 		text, err := v.Interface().(encoding.TextMarshaler).MarshalText()
 		if err != nil {
 			panic("config: " + t.String() + ": " + err.Error()) // none of the schema's types fails
 		}
-		n := &node{kind: scalar, text: string(text)}
-		return n, !v.IsZero() && !(w.bare && n.text == f.def)
+		n.text = string(text)
 	case t.Kind() == reflect.Struct:
-		return w.section(v)
+		return w.section(v, path)
 	case t.Kind() == reflect.Map:
-		return w.named(v), v.Len() > 0
+		return w.named(v, path), v.Len() > 0
 	case t.Kind() == reflect.Slice:
-		return w.list(v, f), v.Len() > 0
+		return w.list(v, f, path), v.Len() > 0
 	case t.Kind() == reflect.String:
-		n := &node{kind: scalar, text: v.String(), quoted: f.words == nil && misread(v.String())}
-		return n, n.text != "" && !(w.bare && n.text == f.def)
+		n.text, n.quoted = v.String(), f.words == nil && misread(v.String())
 	case t.Kind() == reflect.Bool:
-		n := &node{kind: scalar, text: strconv.FormatBool(v.Bool())}
-		return n, v.Bool()
+		n.text = OnOff(v.Bool()).String()
+	default:
+		n.text = strconv.FormatInt(v.Int(), 10)
 	}
-	n := &node{kind: scalar, text: strconv.FormatInt(v.Int(), 10)}
-	return n, v.Int() != 0 && !(w.bare && n.text == f.def)
+	n.byDefault = w.complete && !w.cfg.Written(path) && isDefault(v, f)
+	return n, n.byDefault || !v.IsZero() && !w.leftOut(v, f, path)
+}
+
+// leftOut reports a default that is not to be written.
+func (w writer) leftOut(v reflect.Value, f field, path string) bool {
+	return !w.complete && (w.bare || !w.cfg.Written(path)) && isDefault(v, f)
 }
 
 // section returns the keys of a struct that say something.
-func (w writer) section(v reflect.Value) (*node, bool) {
+func (w writer) section(v reflect.Value, path string) (*node, bool) {
 	to := &node{kind: section}
 	for _, f := range fieldsOf(v.Type()) {
-		if n, said := w.node(v.Field(f.index), f); said || f.required {
+		if n, said := w.node(v.Field(f.index), f, joinPath(path, f.name)); said || f.required {
 			to.entries = append(to.entries, entry{&node{text: f.name}, n})
 		}
 	}
@@ -95,11 +98,11 @@ func (w writer) section(v reflect.Value) (*node, bool) {
 }
 
 // named returns a section whose keys the operator chose.
-func (w writer) named(v reflect.Value) *node {
+func (w writer) named(v reflect.Value, path string) *node {
 	to := &node{kind: section}
 	for _, k := range v.MapKeys() {
 		key := &node{text: keyText(k), quoted: misread(keyText(k)) && k.Kind() == reflect.String}
-		value, _ := w.node(v.MapIndex(k), field{})
+		value, _ := w.node(v.MapIndex(k), field{}, joinPath(path, keyText(k)))
 		if value == nil { // a name without settings
 			value = &node{kind: section}
 		}
@@ -109,10 +112,10 @@ func (w writer) named(v reflect.Value) *node {
 	return to
 }
 
-func (w writer) list(v reflect.Value, f field) *node {
+func (w writer) list(v reflect.Value, f field, path string) *node {
 	to := &node{kind: list}
 	for i := range v.Len() {
-		n, _ := w.node(v.Index(i), field{words: f.words})
+		n, _ := w.node(v.Index(i), field{words: f.words}, indexPath(path, i))
 		to.items = append(to.items, n)
 	}
 	if w.bare && !f.ordered {
@@ -137,6 +140,9 @@ func (n *node) write(b *bytes.Buffer, indent int) {
 	switch n.kind {
 	case scalar:
 		b.WriteString(n.yaml())
+		if n.byDefault {
+			b.WriteString("  # default")
+		}
 		b.WriteByte('\n')
 	case section:
 		for i, e := range n.entries {

@@ -15,7 +15,7 @@ type Recognition struct {
 type PatternSet struct {
 	Description      string   `yaml:"description" json:"description,omitempty" doc:"Free text of at most 200 characters."`
 	Patterns         []string `yaml:"patterns" json:"patterns,omitempty" doc:"Patterns: a regular expression between slashes (a subset of PCRE), or bytes as hexadecimal digits. ^ is the start of a TCP stream or a UDP datagram." ordered:"true" example:"/^\\x13BitTorrent protocol/"`
-	File             string   `yaml:"file" json:"file,omitempty" doc:"File with one pattern on each line; a line that begins with # is a comment. A relative path starts at the configuration's directory. The file must be readable by everybody (mode 0644)." example:"patterns.txt"`
+	File             string   `yaml:"file" json:"file,omitempty" doc:"File with one pattern on each line; a line that begins with # is a comment. A relative path starts at the configuration's directory. The file must be readable by everybody (mode 0644)." example:"patterns.txt" names:"file"`
 	Rate             Rate     `yaml:"rate" json:"rate,omitempty" doc:"Rate limit for all flows with this label together, both directions, counted in bytes of IP packets. Packets above it are dropped." example:"2Mbit"`
 	PacketsPerSecond int      `yaml:"packets-per-second" json:"packets-per-second,omitempty" doc:"Rate limit in packets a second, for all flows with this label together." min:"1" max:"10000000"`
 	Drop             bool     `yaml:"drop" json:"drop,omitempty" doc:"Drops flows with this label, from the packet that matches on." default:"off"`

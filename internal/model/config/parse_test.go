@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestParseFillsTheSchema(t *testing.T) {
@@ -28,12 +29,12 @@ func TestParseFillsTheSchema(t *testing.T) {
 		"mtu":         core.MTU == 9000,
 		"AS number":   cfg.Routing.BGP.ASN == 64500 && ispA.ASN == 64496,
 		"announce":    len(cfg.Routing.BGP.Announce) == 2,
-		"switch":      ispA.BFD.Or(false) && !cfg.Routing.BGP.Peers["isp-b"].BFD.Or(false),
+		"switch":      ispA.BFD.On() && !cfg.Routing.BGP.Peers["isp-b"].BFD.On(),
 		"limit":       ispA.Import.MaxPrefixes.IPv4 == 1200000 && ispA.Import.MaxPrefixes.IPv6 == 0,
 		"secret name": ispA.Password == "isp-a",
 		"next hop":    cfg.Routing.Static[0].Via[0].Address == netip.MustParseAddr("192.0.2.130"),
 		"area":        area != nil && area.Interfaces["core"].Cost == 10 && area.Interfaces["core"].Auth.KeyID == 1,
-		"defaults":    area.Type == "" && area.Interfaces["core"].Priority == nil && area.Interfaces["core"].Hello == 0,
+		"defaults":    area.Type == "normal" && *area.Interfaces["core"].Priority == 1 && area.Interfaces["core"].Hello == Duration(10*time.Second),
 	} {
 		if !good {
 			t.Errorf("%s is wrong", name)

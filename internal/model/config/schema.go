@@ -4,21 +4,21 @@ package config
 
 import "net/netip"
 
-// Config is one router, as its operator wrote it. The zero value of an optional
-// field means "not set"; what then applies stands in the field's comment and in
-// its default tag.
+// Config is one router, complete: what its operator wrote, and the defaults of what is absent
+// (Normalize). The zero value of an optional field without a default means "not set"; what then
+// applies stands in the field's comment.
 //
 // The tags are read by the decoder, the JSON Schema and the reference page:
 // `yaml` names the key, `doc` says what it is for (with the unit), `default`
 // what applies when it is absent, `enum` the words it takes, `example` a value,
-// `ordered` that the order of a list means something, `secret` that the value
-// names a secret.
+// `ordered` that the order of a list means something, `names` that the value names
+// a secret, an interface or a file (of a section of names, that its keys do).
 type Config struct {
 	Version    int                   `yaml:"version" json:"version" doc:"Version of the configuration format." enum:"1" required:"true"`
 	System     System                `yaml:"system" json:"system" doc:"Host name, router ID, kernel settings and the administrator."`
 	Interfaces map[string]*Interface `yaml:"interfaces" json:"interfaces" doc:"Interfaces, each under the name that you choose: at most 15 bytes. A commit gives the kernel's link this name."`
 	Zones      map[string]*Zone      `yaml:"zones" json:"zones,omitempty" doc:"Descriptions of firewall zones. A zone exists as soon as an interface names it."`
-	Firewall   *Firewall             `yaml:"firewall" json:"firewall,omitempty" doc:"Firewall: which packets may pass between zones. Without zones there is no firewall, and every routed packet passes."`
+	Firewall   Firewall              `yaml:"firewall" json:"firewall,omitzero" doc:"Firewall: which packets may pass between zones. Without zones there is no firewall, and every routed packet passes."`
 	NAT        []NAT                 `yaml:"nat" json:"nat,omitempty" doc:"NAT rules. The first rule that matches a connection applies." ordered:"true"`
 	Limits     []SourceLimit         `yaml:"limits" json:"limits,omitempty" doc:"Limits for each host of a zone, so that one host cannot starve the others."`
 	Recognise  *Recognition          `yaml:"match" json:"match,omitempty" doc:"Labels flows by patterns in their first payload bytes, and can limit or drop them. Absent: no packet is inspected."`
@@ -61,7 +61,7 @@ type Match struct {
 
 // VLAN says on what a VLAN interface sits. A parent that is itself a VLAN gives QinQ.
 type VLAN struct {
-	Parent   string    `yaml:"parent" json:"parent" doc:"Interface that carries the tagged frames, also a VLAN (QinQ)." required:"true"`
+	Parent   string    `yaml:"parent" json:"parent" doc:"Interface that carries the tagged frames, also a VLAN (QinQ)." required:"true" names:"interface"`
 	ID       int       `yaml:"id" json:"id" doc:"VLAN id." min:"1" max:"4094" required:"true"`
 	Protocol VLANProto `yaml:"protocol" json:"protocol,omitempty" doc:"Type of the tag: 802.1q, or 802.1ad for the outer tag of QinQ." default:"802.1q" enum:"802.1q,802.1ad"`
 }
@@ -77,7 +77,7 @@ type Routing struct {
 // StaticRoute is a route that the operator wrote: next hops in Via, or Blackhole.
 type StaticRoute struct {
 	Prefix      Prefix    `yaml:"prefix" json:"prefix" doc:"Destination prefix." required:"true" example:"203.0.113.0/24"`
-	Via         []NextHop `yaml:"via" json:"via,omitempty" doc:"Next hops: an address, an address on an interface (fe80::1%lan), or an interface alone. Several next hops share the load per flow (ECMP)." example:"198.51.100.1"`
+	Via         []NextHop `yaml:"via" json:"via,omitempty" doc:"Next hops: an address, an address on an interface (fe80::1%lan), or an interface alone. Several next hops share the load per flow (ECMP)." example:"198.51.100.1" names:"interface"`
 	Blackhole   bool      `yaml:"blackhole" json:"blackhole,omitempty" doc:"Discards packets to this destination silently (null route)." default:"off"`
 	Distance    int       `yaml:"distance" json:"distance,omitempty" doc:"Administrative distance. Of routes to the same prefix the lowest wins (external BGP 20, OSPF 110, internal BGP 200)." default:"1" min:"1" max:"255"`
 	Description string    `yaml:"description" json:"description,omitempty" doc:"Free text."`
@@ -97,10 +97,10 @@ type BGP struct {
 // BGPPeer is one BGP session.
 type BGPPeer struct {
 	Address     netip.Addr `yaml:"address" json:"address" doc:"The peer's address." required:"true" example:"198.51.100.1"`
-	Interface   string     `yaml:"interface" json:"interface,omitempty" doc:"Interface of the peer, when its address is link-local."`
+	Interface   string     `yaml:"interface" json:"interface,omitempty" doc:"Interface of the peer, when its address is link-local." names:"interface"`
 	ASN         ASN        `yaml:"asn" json:"asn" doc:"The peer's AS number (remote AS). The local AS number makes an internal session (iBGP)." required:"true"`
 	Description string     `yaml:"description" json:"description,omitempty" doc:"Free text."`
-	Password    string     `yaml:"password" json:"password,omitempty" doc:"Name of the secret that holds the TCP MD5 password of the session (RFC 2385)." secret:"true"`
+	Password    string     `yaml:"password" json:"password,omitempty" doc:"Name of the secret that holds the TCP MD5 password of the session (RFC 2385)." names:"secret"`
 	Families    []Family   `yaml:"families" json:"families,omitempty" doc:"Address families to exchange. Absent: the family of the peer's address." enum:"ipv4,ipv6"`
 	Source      netip.Addr `yaml:"source" json:"source,omitzero" doc:"Local address of the session (update source)."`
 	Multihop    int        `yaml:"multihop" json:"multihop,omitempty" doc:"eBGP multihop: hops to an external peer that is not on a connected network." min:"1" max:"255"`
@@ -114,10 +114,10 @@ type BGPPeer struct {
 
 // BGPImport is the policy for routes from a peer.
 type BGPImport struct {
-	Preference  int          `yaml:"preference" json:"preference,omitempty" doc:"Local preference of the peer's routes. The highest wins." default:"100" min:"1" max:"4294967295"`
+	Preference  int          `yaml:"preference" json:"preference,omitempty" doc:"Local preference of the peer's routes. The highest wins. Absent: 100 from external peers; routes of internal peers keep theirs." min:"1" max:"4294967295"`
 	MaxPrefixes *PrefixLimit `yaml:"max-prefixes" json:"max-prefixes,omitempty" doc:"Maximum prefixes: the session ends when the peer sends more routes. It stays down until a commit raises the limit, until minne clear bgp, or for restart-after."`
 	Accept      []Prefix     `yaml:"accept" json:"accept,omitempty" doc:"Prefix list: accepts only these prefixes and longer ones inside them. Absent: all."`
-	Default     *OnOff       `yaml:"default" json:"default,omitempty" doc:"Accepts a default route." default:"on" enum:"on,off"`
+	Default     *OnOff       `yaml:"default" json:"default,omitempty" doc:"Accepts a default route. Absent: on, but with accept only when the list has it." enum:"on,off"`
 	Bogons      BogonPolicy  `yaml:"bogons" json:"bogons,omitempty" doc:"Overrides routing.bgp.bogons for this peer." enum:"reject,accept"`
 }
 
@@ -148,7 +148,7 @@ type OSPF struct {
 // OSPFArea is one area and the interfaces in it.
 type OSPFArea struct {
 	Type       AreaType                  `yaml:"type" json:"type,omitempty" doc:"Area type." default:"normal" enum:"normal,stub,nssa"`
-	Interfaces map[string]*OSPFInterface `yaml:"interfaces" json:"interfaces" doc:"Interfaces in this area. {} means all defaults." required:"true"`
+	Interfaces map[string]*OSPFInterface `yaml:"interfaces" json:"interfaces" doc:"Interfaces in this area. {} means all defaults." required:"true" names:"interface"`
 }
 
 // OSPFInterface is OSPF on one interface.
@@ -167,7 +167,7 @@ type OSPFInterface struct {
 type OSPFAuth struct {
 	KeyID     int      `yaml:"key-id" json:"key-id" doc:"Key ID." min:"1" max:"255" required:"true"`
 	Algorithm AuthAlgo `yaml:"algorithm" json:"algorithm,omitempty" doc:"Digest algorithm. OSPFv2: md5, the default. OSPFv3 (RFC 7166, needs FRR 9.1): sha256, the default, or md5." enum:"md5,sha256"`
-	Secret    string   `yaml:"secret" json:"secret" doc:"Name of the secret that holds the key." required:"true" secret:"true"`
+	Secret    string   `yaml:"secret" json:"secret" doc:"Name of the secret that holds the key." required:"true" names:"secret"`
 }
 
 // FastPath is how packets may bypass the kernel.

@@ -9,8 +9,8 @@ import "net/netip"
 
 // Services are the programs beside routing: addresses, names, time, and a login.
 type Services struct {
-	DHCP                 map[string]*DHCPServer          `yaml:"dhcp" json:"dhcp,omitempty" doc:"DHCP servers (RFC 2131) by interface."`
-	RouterAdvertisements map[string]*RouterAdvertisement `yaml:"router-advertisements" json:"router-advertisements,omitempty" doc:"IPv6 router advertisements (RFC 4861) by interface: hosts form addresses from the advertised prefixes (SLAAC)."`
+	DHCP                 map[string]*DHCPServer          `yaml:"dhcp" json:"dhcp,omitempty" doc:"DHCP servers (RFC 2131) by interface." names:"interface"`
+	RouterAdvertisements map[string]*RouterAdvertisement `yaml:"router-advertisements" json:"router-advertisements,omitempty" doc:"IPv6 router advertisements (RFC 4861) by interface: hosts form addresses from the advertised prefixes (SLAAC)." names:"interface"`
 	DNS                  *DNSForwarder                   `yaml:"dns" json:"dns,omitempty" doc:"Caching DNS server. It forwards to upstream servers and knows the names below and those of DHCP clients."`
 	NTP                  *NTP                            `yaml:"ntp" json:"ntp,omitempty" doc:"NTP client for the router's clock, and NTP server for hosts."`
 	SSH                  *SSH                            `yaml:"ssh" json:"ssh,omitempty" doc:"SSH server for the user admin. Absent: no SSH."`
@@ -18,7 +18,7 @@ type Services struct {
 
 // Admin is the user admin of a router that owns its host.
 type Admin struct {
-	Password string   `yaml:"password" json:"password,omitempty" doc:"Name of the secret that holds the password's hash in the format of crypt(5) ($6$…). Absent: the password does not change." secret:"true"`
+	Password string   `yaml:"password" json:"password,omitempty" doc:"Name of the secret that holds the password's hash in the format of crypt(5) ($6$…). Absent: the password does not change." names:"secret"`
 	SSHKeys  []string `yaml:"ssh-keys" json:"ssh-keys,omitempty" doc:"Public keys that may log in by SSH, one line each, as in id_ed25519.pub." example:"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJl3dIeudNqd0DMROe4n8DRQ2eWrsuoqFhVoUyYGIPRB pat@laptop"`
 }
 
@@ -46,7 +46,7 @@ type RouterAdvertisement struct {
 
 // DNSForwarder is the DNS server for the hosts around.
 type DNSForwarder struct {
-	Interfaces []string              `yaml:"interfaces" json:"interfaces" doc:"Interfaces whose hosts may send DNS queries." required:"true" example:"lan"`
+	Interfaces []string              `yaml:"interfaces" json:"interfaces" doc:"Interfaces whose hosts may send DNS queries." required:"true" example:"lan" names:"interface"`
 	Upstream   []netip.Addr          `yaml:"upstream" json:"upstream,omitempty" doc:"Upstream DNS servers (forwarders). Absent: the servers that interfaces with dhcp: on got by DHCP." example:"192.0.2.53"`
 	Domain     string                `yaml:"domain" json:"domain,omitempty" doc:"Local domain. DHCP clients get it, and DNS knows their names in it." example:"home.arpa"`
 	Names      map[string]netip.Addr `yaml:"names" json:"names,omitempty" doc:"Host records: addresses by name. A name without dots is a host in the domain; a name with dots is complete."`
@@ -57,12 +57,12 @@ type DNSForwarder struct {
 // NTP is time by chrony.
 type NTP struct {
 	Servers    []string `yaml:"servers" json:"servers,omitempty" doc:"NTP servers by name or address. Of a name with several addresses, up to four are used." example:"2.debian.pool.ntp.org"`
-	Interfaces []string `yaml:"interfaces" json:"interfaces,omitempty" doc:"Interfaces whose hosts may use this router as an NTP server. Absent: none." example:"lan"`
+	Interfaces []string `yaml:"interfaces" json:"interfaces,omitempty" doc:"Interfaces whose hosts may use this router as an NTP server. Absent: none." example:"lan" names:"interface"`
 }
 
 // SSH is the login over the network. The WAN is never meant: an interface is named or stays shut.
 type SSH struct {
-	Interfaces []string `yaml:"interfaces" json:"interfaces" doc:"Interfaces with a fixed address on which SSH listens." required:"true" example:"lan"`
+	Interfaces []string `yaml:"interfaces" json:"interfaces" doc:"Interfaces with a fixed address on which SSH listens." required:"true" example:"lan" names:"interface"`
 	Port       int      `yaml:"port" json:"port,omitempty" doc:"TCP port." default:"22" min:"1" max:"65535"`
 	Passwords  *OnOff   `yaml:"passwords" json:"passwords,omitempty" doc:"Allows login with the password of admin. Off: only with a key of system.admin.ssh-keys." default:"off" enum:"on,off"`
 }

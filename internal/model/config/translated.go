@@ -49,7 +49,7 @@ func Translations(cfg *Config) (list []Translated) {
 func (cfg *Config) translated(n NAT, t Translated) (list []Translated) {
 	for _, name := range sortedKeys(cfg.Interfaces) {
 		i := cfg.Interfaces[name]
-		if i == nil || i.Zone == "" {
+		if i.Zone == "" {
 			continue
 		}
 		for _, a := range i.Addresses {

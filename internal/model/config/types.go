@@ -44,10 +44,5 @@ type AddressRange struct{ First, Last netip.Addr }
 // OnOff is a switch, written on or off.
 type OnOff bool
 
-// Or returns the switch, or def when it was not set.
-func (o *OnOff) Or(def bool) bool {
-	if o == nil {
-		return def
-	}
-	return bool(*o)
-}
+// On reports whether the switch is on; one that has no default and was not set is not.
+func (o *OnOff) On() bool { return o != nil && bool(*o) }

@@ -108,9 +108,9 @@ func TestSecondsRoundUp(t *testing.T) {
 	}
 }
 
-func TestOnOffOr(t *testing.T) {
+func TestOnOff(t *testing.T) {
 	on := OnOff(true)
-	if (*OnOff)(nil).Or(false) || !(*OnOff)(nil).Or(true) || !on.Or(false) {
+	if off := OnOff(false); (*OnOff)(nil).On() || off.On() || !on.On() {
 		t.Error("an absent switch takes the default, a present one its value")
 	}
 }

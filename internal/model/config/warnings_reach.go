@@ -43,7 +43,7 @@ type wan struct {
 // wans returns the ways to the Internet that the file itself tells: DHCP, static default routes.
 func (c *checker) wans() (list []wan) {
 	for _, name := range sortedKeys(c.cfg.Interfaces) {
-		if i := c.cfg.Interfaces[name]; i.DHCP.Or(false) && !i.Disabled {
+		if i := c.cfg.Interfaces[name]; i.DHCP.On() && !i.Disabled {
 			list = append(list, wan{name: name, path: joinPath("interfaces", name) + ".dhcp", four: true})
 		}
 	}

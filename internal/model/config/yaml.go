@@ -45,6 +45,8 @@ type node struct {
 	quoted  bool   // a scalar in quotes or a block (| or >)
 	entries []entry
 	items   []*node
+
+	byDefault bool // written by us: nobody asked for this value
 }
 
 // entry is one key of a section with its value.

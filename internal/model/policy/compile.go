@@ -64,11 +64,9 @@ func Compile(cfg *config.Config, openings []Opening, dir string, reach ...Reach)
 	}
 	c.sets()
 	c.schedules()
-	if f := cfg.Firewall; f != nil {
-		c.p.MSSClamp = f.MSSClamp.Or(false)
-		for i := range f.Policies {
-			c.policy(fmt.Sprintf("firewall.policies[%d]", i), f.Policies[i])
-		}
+	c.p.MSSClamp = cfg.Firewall.MSSClamp.On()
+	for i, p := range cfg.Firewall.Policies {
+		c.policy(fmt.Sprintf("firewall.policies[%d]", i), p)
 	}
 	c.pairs()
 	c.services()
@@ -101,14 +99,14 @@ func (c *compiler) zones() bool {
 	members := map[string][]string{}
 	for name, z := range c.cfg.Zones {
 		members[name] = nil
-		if z != nil && len([]rune(z.Description)) > 200 {
+		if len([]rune(z.Description)) > 200 {
 			c.report.Refuse("zones."+name+".description", "the description has more than 200 characters", "at most 200", "")
 		}
 	}
 	zoned := false
 	for _, name := range words(c.cfg.Interfaces) {
 		i := c.cfg.Interfaces[name]
-		if i == nil || i.Zone == "" {
+		if i.Zone == "" {
 			continue
 		}
 		zoned = true
@@ -122,7 +120,7 @@ func (c *compiler) zones() bool {
 		for _, at := range []struct {
 			path    string
 			present bool
-		}{{"zones", len(c.cfg.Zones) > 0}, {"firewall", c.cfg.Firewall != nil}, {"nat", len(c.cfg.NAT) > 0}, {"limits", len(c.cfg.Limits) > 0}} {
+		}{{"zones", len(c.cfg.Zones) > 0}, {"firewall", c.cfg.Written("firewall")}, {"nat", len(c.cfg.NAT) > 0}, {"limits", len(c.cfg.Limits) > 0}} {
 			if at.present {
 				c.report.Refuse(at.path, "no interface has a zone", "zone: NAME at the interfaces", "")
 			}
@@ -153,10 +151,10 @@ func (c *compiler) zones() bool {
 func (c *compiler) unzoned() {
 	for _, name := range words(c.cfg.Interfaces) {
 		i := c.cfg.Interfaces[name]
-		if i != nil && i.Zone == "" && name != "lo" && !i.Disabled && len(i.Addresses) > 0 {
+		if i.Zone == "" && name != "lo" && !i.Disabled && len(i.Addresses) > 0 {
 			c.odd.Refuse("interfaces."+name, fmt.Sprintf("%s has no zone, others have: all its packets are dropped", name), "zone: NAME", "")
 		}
-		if i != nil && i.Zone != "" && name == "lo" {
+		if i.Zone != "" && name == "lo" {
 			c.report.Refuse("interfaces.lo.zone", "the loopback interface belongs to no zone", "the router itself is called self", "")
 		}
 	}
@@ -273,13 +271,10 @@ func only(list []ZoneID, id ZoneID) bool { return len(list) == 1 && list[0] == i
 
 // pairs lays out every ordered pair of zones with its rules and its default.
 func (c *compiler) pairs() {
-	defaults := config.FirewallDefaults{}
-	if c.cfg.Firewall != nil {
-		defaults = c.cfg.Firewall.Defaults
-	}
+	defaults := c.cfg.Firewall.Defaults
 	for from := range c.p.Zones {
 		for to := range c.p.Zones {
-			pair := Pair{From: ZoneID(from), To: ZoneID(to), Log: defaults.Log.Or(true)}
+			pair := Pair{From: ZoneID(from), To: ZoneID(to), Log: defaults.Log.On()}
 			switch {
 			case from == 0 && to == 0:
 				continue

@@ -16,9 +16,6 @@ var helperPorts = map[config.HelperName][]Helper{
 }
 
 func (c *compiler) helpers() {
-	if c.cfg.Firewall == nil {
-		return
-	}
 	seen := map[config.HelperName]bool{}
 	for i, name := range c.cfg.Firewall.Helpers {
 		if seen[name] {

@@ -7,9 +7,6 @@ import (
 	"slices"
 )
 
-// hostBurst is how many connections a host may begin at once unless told otherwise.
-const hostBurst = 100
-
 // limits resolves what each host of a zone may use.
 func (c *compiler) limits() {
 	seen := map[ZoneID]int{}
@@ -31,16 +28,14 @@ func (c *compiler) limits() {
 				c.report.Refuse(path+".new-connections", err.message, err.expected, err.nearest)
 				continue
 			}
-			if rate.Burst = hostBurst; l.Burst > 0 {
-				rate.Burst = l.Burst
-			}
+			rate.Burst = l.Burst
 			one.New = rate
 		}
 		one.ICMP, one.SYN = c.rate(path+".icmp", l.ICMP), c.rate(path+".syn-to-host", l.SYNToHost)
 		if one.New == nil && one.Open == 0 && l.ICMP == "" && l.SYNToHost == "" {
 			c.report.Refuse(path, "the limit limits nothing", "new-connections, open-connections, icmp or syn-to-host", "")
 		}
-		if one.New == nil && l.Burst > 0 {
+		if one.New == nil && c.cfg.Written(path+".burst") {
 			c.report.Refuse(path+".burst", "a burst of what?", "new-connections", "")
 		}
 		c.p.Limits = append(c.p.Limits, one)

@@ -106,7 +106,7 @@ func (c *compiler) forward(path string, n config.NAT, one *NAT) {
 	f := n.Forward
 	one.Kind, one.Target, one.Address, one.NewPort = PortForward, f.Target, f.Address, uint16(f.NewPort)
 	one.Protocol = map[config.ForwardProtocol]uint8{"tcp": protoTCP, "udp": protoUDP}[f.Protocol]
-	one.Hairpin = f.Hairpin.Or(false)
+	one.Hairpin = f.Hairpin.On()
 	path += ".forward"
 	if len(n.To) > 0 {
 		c.report.Refuse(strings.TrimSuffix(path, ".forward")+".to", "a port forward has no to: the target is where it leads", "no to", "")
@@ -222,7 +222,7 @@ func (c *compiler) ifaceTowards(a netip.Addr) string {
 	best, bits := "", -1
 	for _, name := range words(c.cfg.Interfaces) {
 		i := c.cfg.Interfaces[name]
-		if i == nil || i.Zone == "" {
+		if i.Zone == "" {
 			continue
 		}
 		for _, own := range i.Addresses {

@@ -20,7 +20,7 @@ import (
 func (c *compiler) oneToOne(path string, n config.NAT, one *NAT) {
 	o := n.OneToOne
 	one.Kind, one.To = OneToOne, c.natTo(path, n)
-	one.Inside, one.Outside, one.Hairpin = o.Inside.Prefix, o.Outside.Prefix, o.Hairpin.Or(false)
+	one.Inside, one.Outside, one.Hairpin = o.Inside.Prefix, o.Outside.Prefix, o.Hairpin.On()
 	one.IPv4, one.IPv6 = one.Inside.Addr().Is4(), one.Inside.Addr().Is6()
 	if len(n.Source) > 0 {
 		c.report.Refuse(path+".source", "inside says whose addresses are translated", "no source", "")

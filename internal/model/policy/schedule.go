@@ -43,13 +43,10 @@ var dayWords = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 
 func (c *compiler) schedules() {
 	c.times = map[string]*Schedule{}
-	if c.cfg.Firewall == nil {
-		return
-	}
 	for _, name := range words(c.cfg.Firewall.Schedules) {
 		path := "firewall.schedules." + name
 		s := c.cfg.Firewall.Schedules[name]
-		if s == nil || len(s.Days) == 0 && s.From == "" && s.To == "" {
+		if len(s.Days) == 0 && !c.cfg.Written(path+".from") && !c.cfg.Written(path+".to") {
 			c.report.Refuse(path, "the schedule says no time", "days, from or to", "")
 			continue
 		}
@@ -62,8 +59,8 @@ func (c *compiler) schedules() {
 
 // windows are the times of a schedule.
 func (c *compiler) windows(path string, s *config.FirewallSchedule) (list []Window) {
-	from, ok1 := c.clock(path+".from", s.From, 0)
-	to, ok2 := c.clock(path+".to", s.To, Day)
+	from, ok1 := c.clock(path+".from", s.From)
+	to, ok2 := c.clock(path+".to", s.To)
 	if !ok1 || !ok2 {
 		return nil
 	}
@@ -99,10 +96,7 @@ func mergeWindows(list []Window) (merged []Window) {
 }
 
 // clock reads a time of the day, in minutes.
-func (c *compiler) clock(path, text string, absent int) (minutes int, ok bool) {
-	if text == "" {
-		return absent, true
-	}
+func (c *compiler) clock(path, text string) (minutes int, ok bool) {
 	if text == "24:00" {
 		return Day, true
 	}

@@ -14,14 +14,8 @@ import (
 // has said that the peer may speak BGP to the router. These rules are read before
 // those of the operator, so that no list of bad addresses cuts a routing session.
 
-// defaultPings is how many pings a second the router answers.
-const defaultPings = 100
-
 func (c *compiler) services() {
-	pings := defaultPings
-	if f := c.cfg.Firewall; f != nil && f.ICMPLimit > 0 {
-		pings = f.ICMPLimit
-	}
+	pings := c.cfg.Firewall.ICMPLimit
 	// Neighbour discovery must come from the link itself (RFC 4861); multicast
 	// listener messages do so by their nature.
 	c.service(Rule{Text: "neighbour discovery", Protocols: []uint8{protoICMPv6}, ICMP: icmp6(133, 134, 135, 136, 137), HopLimit255: true})
@@ -93,12 +87,12 @@ func (c *compiler) bgpService() {
 	}
 	for _, name := range words(bgp.Peers) {
 		peer := bgp.Peers[name]
-		if peer == nil || peer.Disabled || !peer.Address.IsValid() {
+		if peer.Disabled {
 			continue
 		}
 		from := Addresses{Prefixes: []netip.Prefix{netip.PrefixFrom(peer.Address.WithZone(""), peer.Address.BitLen())}}
 		c.service(Rule{Text: "BGP peer " + name, Protocols: []uint8{protoTCP}, Source: from, Ports: Ports{Ranges: []PortRange{bgpPort}}})
-		if peer.BFD.Or(false) {
+		if peer.BFD.On() {
 			c.service(Rule{Text: "BFD of BGP peer " + name, Protocols: []uint8{protoUDP}, Source: from, Ports: Ports{Ranges: []PortRange{bfdPorts, bfdFarPort}}})
 		}
 	}
@@ -117,11 +111,11 @@ func (c *compiler) ospfVersion(name string, o *config.OSPF, four bool) {
 	var speaks, bfd []string
 	for _, area := range o.Areas {
 		for iface, i := range area.Interfaces {
-			if i != nil && i.Passive {
+			if i.Passive {
 				continue
 			}
 			speaks = append(speaks, iface)
-			if i != nil && i.BFD.Or(false) {
+			if i.BFD.On() {
 				bfd = append(bfd, iface)
 			}
 		}

@@ -50,15 +50,9 @@ var setName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,30}$`)
 const setNameForm = "a letter, then letters, digits and dashes, at most 31 in all"
 
 func (c *compiler) sets() {
-	if c.cfg.Firewall == nil {
-		return
-	}
 	for _, name := range words(c.cfg.Firewall.Sets) {
 		path := "firewall.sets." + name
 		s := c.cfg.Firewall.Sets[name]
-		if s == nil {
-			s = &config.FirewallSet{}
-		}
 		if !setName.MatchString(name) {
 			c.report.Refuse(path, fmt.Sprintf("%q can't name a set", abridge(name)), setNameForm, "")
 		}

@@ -35,26 +35,16 @@ type DesiredPort struct {
 // Render is what cfg asks of the fast path.
 func Render(cfg *config.Config) (Desired, error) {
 	d := Desired{Mode: cfg.FastPath.Mode, Flows: cfg.FastPath.Flows, Interfaces: map[string]DesiredPort{}}
-	if d.Mode == "" {
-		d.Mode = "auto"
-	}
-	name := cfg.FastPath.Structure
-	if name == "" {
-		name = "auto"
-	}
-	structure, err := fib.ParseStructure(name)
+	structure, err := fib.ParseStructure(cfg.FastPath.Structure)
 	if err != nil {
 		return Desired{}, fmt.Errorf("fast-path.structure: %w", err)
 	}
-	d.Structure, d.Auto = structure, name == "auto"
+	d.Structure, d.Auto = structure, cfg.FastPath.Structure == "auto"
 	d.Guard = guard.Render(cfg, runtime.NumCPU())
 	judged := judges(cfg)
 	for name, i := range cfg.Interfaces {
-		if i == nil {
-			i = &config.Interface{}
-		}
 		d.Interfaces[name] = DesiredPort{
-			FastPath:  d.Mode != "off" && i.FastPath.Or(true) && !i.Disabled,
+			FastPath:  d.Mode != "off" && i.FastPath.On() && !i.Disabled,
 			Judged:    judged,
 			AntiSpoof: i.AntiSpoof,
 			VLAN:      i.VLAN != nil,
@@ -74,7 +64,7 @@ func (d Desired) structureName() string {
 // judges reports whether the configuration has a firewall.
 func judges(cfg *config.Config) bool {
 	for _, i := range cfg.Interfaces {
-		if i != nil && i.Zone != "" {
+		if i.Zone != "" {
 			return true
 		}
 	}

@@ -40,7 +40,7 @@ func renderAntiSpoof(interfaces map[string]*config.Interface) string {
 	var strict, loose []string
 	for _, name := range slices.Sorted(maps.Keys(interfaces)) {
 		i := interfaces[name]
-		if i == nil || name == loopback {
+		if name == loopback {
 			continue
 		}
 		switch i.AntiSpoof {

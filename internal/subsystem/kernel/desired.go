@@ -61,7 +61,7 @@ const announceDistance = 254
 // distance under 20 must stay under that and a higher one goes to the top byte.
 func Metric(distance int) uint32 {
 	if distance < 20 {
-		return uint32(max(distance, 1))
+		return uint32(distance)
 	}
 	return uint32(distance) << 24
 }
@@ -90,9 +90,6 @@ func multipathSeed(cfg *config.Config) uint32 {
 	own := cfg.System.RouterID
 	if !own.IsValid() {
 		for _, i := range cfg.Interfaces {
-			if i == nil {
-				continue
-			}
 			for _, a := range i.Addresses {
 				shared := a.Addr().IsLoopback() || a.Addr().IsLinkLocalUnicast() // others have it too
 				if !shared && (!own.IsValid() || a.Addr().Less(own)) {
@@ -119,9 +116,6 @@ func renderInterfaces(cfg *config.Config) ([]DesiredInterface, error) {
 			return fmt.Errorf("interfaces.%s.vlan.parent: %s is a VLAN on itself", path[0], path[0])
 		}
 		c := cfg.Interfaces[name]
-		if c == nil {
-			c = &config.Interface{} // `lan:` alone: all defaults
-		}
 		if c.VLAN != nil {
 			if _, ok := cfg.Interfaces[c.VLAN.Parent]; !ok {
 				return fmt.Errorf("interfaces.%s.vlan.parent: no interface %q", name, c.VLAN.Parent)
@@ -150,17 +144,14 @@ func renderInterfaces(cfg *config.Config) ([]DesiredInterface, error) {
 
 func renderInterface(name string, c *config.Interface) DesiredInterface {
 	i := DesiredInterface{Name: name, Description: c.Description, MTU: c.MTU, Down: c.Disabled}
-	if c.DHCP.Or(false) {
-		i.Distance = config.Distance(c)
+	if c.DHCP.On() {
+		i.Distance = c.DHCPDistance
 	}
 	if c.Match != nil {
 		i.Match = *c.Match
 	}
 	if c.VLAN != nil {
 		v := *c.VLAN
-		if v.Protocol == "" {
-			v.Protocol = vlan8021q
-		}
 		i.VLAN = &v
 	}
 	for _, a := range c.Addresses {
@@ -169,11 +160,8 @@ func renderInterface(name string, c *config.Interface) DesiredInterface {
 	return i
 }
 
-// The words of config.VLANProto.
-const (
-	vlan8021q  config.VLANProto = "802.1q"
-	vlan8021ad config.VLANProto = "802.1ad"
-)
+// vlan8021ad is the word of config.VLANProto for the outer tag of QinQ.
+const vlan8021ad config.VLANProto = "802.1ad"
 
 type routeKey struct {
 	prefix netip.Prefix

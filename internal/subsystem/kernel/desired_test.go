@@ -14,7 +14,7 @@ import (
 )
 
 func TestMetricSpeaksWithFRR(t *testing.T) {
-	for distance, want := range map[int]uint32{0: 1, 1: 1, 19: 19, 20: 20 << 24, 110: 110 << 24, 255: 255 << 24} {
+	for distance, want := range map[int]uint32{1: 1, 19: 19, 20: 20 << 24, 110: 110 << 24, 255: 255 << 24} {
 		if got := Metric(distance); got != want {
 			t.Errorf("distance %d: metric %d, expected %d", distance, got, want)
 		}
@@ -64,6 +64,7 @@ func TestRenderRefuses(t *testing.T) {
 	} {
 		c := campus()
 		change(c)
+		config.Normalize(c)
 		if _, err := Render(c); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("error %v, expected %q", err, words)
 		}

@@ -74,6 +74,7 @@ func campus() *config.Config {
 
 func render(t testing.TB, cfg *config.Config) Desired {
 	t.Helper()
+	config.Normalize(cfg)
 	d, err := Render(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -224,6 +225,7 @@ func TestNamesSwap(t *testing.T) {
 	cfg := &config.Config{Interfaces: map[string]*config.Interface{
 		"a0": {Match: &config.Match{Name: "b0"}}, "b0": {Match: &config.Match{Name: "a0"}},
 	}}
+	config.Normalize(cfg)
 	if _, err := Render(cfg); err == nil {
 		t.Fatal("names that match each other never settle; expected an error")
 	}

@@ -37,10 +37,8 @@ type DesiredProxy struct {
 func renderProxies(cfg *config.Config) (list []DesiredProxy) {
 	own := map[netip.Addr]bool{}
 	for _, i := range cfg.Interfaces {
-		if i != nil {
-			for _, a := range i.Addresses {
-				own[a.Addr()] = true
-			}
+		for _, a := range i.Addresses {
+			own[a.Addr()] = true
 		}
 	}
 	for _, t := range config.Translations(cfg) {

@@ -3,7 +3,6 @@
 package kernel
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -53,7 +52,7 @@ var icmpErrors = map[config.SysctlProfile][2]int{
 }
 
 func renderSysctls(cfg *config.Config, seed uint32) []Sysctl {
-	profile := cmp.Or(cfg.System.SysctlProfile, "router")
+	profile := cfg.System.SysctlProfile
 	list := routingSysctls(seed)
 	list = append(list, icmpSysctls(profile)...)
 	list = append(list, neighbourSysctls(profile)...)
@@ -128,7 +127,7 @@ func allSysctls() []Sysctl {
 // in the host's first namespace.
 func conntrackSysctls(cfg *config.Config) []Sysctl {
 	zoned := slices.ContainsFunc(slices.Collect(maps.Values(cfg.Interfaces)), func(i *config.Interface) bool {
-		return i != nil && i.Zone != ""
+		return i.Zone != ""
 	})
 	if !zoned {
 		return nil
@@ -190,7 +189,7 @@ func interfaceSysctls(name string) []Sysctl {
 
 // ipv6Sysctls lets an interface with an IPv6 address have it.
 func ipv6Sysctls(name string, i *config.Interface) []Sysctl {
-	if i == nil || !slices.ContainsFunc(i.Addresses, func(a config.Address) bool { return a.Addr().Is6() }) {
+	if !slices.ContainsFunc(i.Addresses, func(a config.Address) bool { return a.Addr().Is6() }) {
 		return nil
 	}
 	return []Sysctl{{Path: "net/ipv6/conf/" + name + "/disable_ipv6", Value: "0", Interface: name}}

@@ -199,6 +199,7 @@ func (l *lab) routes(family string) string {
 
 func (l *lab) render(cfg *config.Config, secrets passwords) Desired {
 	l.t.Helper()
+	config.Normalize(cfg)
 	d, err := Render(cfg, secrets)
 	if err != nil {
 		l.t.Fatal(err)

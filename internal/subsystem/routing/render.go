@@ -111,7 +111,7 @@ func Render(cfg *config.Config, secrets Secrets) (Desired, error) {
 func usesBFD(r *config.Routing) bool {
 	if r.BGP != nil {
 		for _, p := range r.BGP.Peers {
-			if p != nil && p.BFD.Or(false) {
+			if p.BFD.On() {
 				return true
 			}
 		}
@@ -121,11 +121,8 @@ func usesBFD(r *config.Routing) bool {
 			continue
 		}
 		for _, a := range o.Areas {
-			if a == nil {
-				continue
-			}
 			for _, i := range a.Interfaces {
-				if i != nil && i.BFD.Or(false) {
+				if i.BFD.On() {
 					return true
 				}
 			}

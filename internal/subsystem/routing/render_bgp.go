@@ -24,7 +24,6 @@ const (
 	// ribStaleTime is how long zebra keeps the routes of a bgpd that has died, in seconds: a slow box needs minutes
 	// to take full tables again (FRR's default is 500).
 	ribStaleTime = 900
-	defaultHold  = 90 * time.Second
 	connectRetry = 10 // seconds between attempts to connect (FRR's default of 120 makes a repaired link wait)
 	maxMD5Key    = 80 // bytes, TCP_MD5SIG_MAXKEYLEN
 )
@@ -82,7 +81,7 @@ func bgpPeers(b *config.BGP, secrets Secrets, names map[string]string) ([]bgpPee
 	for _, name := range sortedKeys(b.Peers) {
 		path := "peers." + name
 		c := b.Peers[name]
-		if c == nil || !c.Address.IsValid() {
+		if !c.Address.IsValid() {
 			return nil, fmt.Errorf("%s.address: expected the peer's address", path)
 		}
 		if c.ASN == 0 {
@@ -118,8 +117,8 @@ func renderBGPGlobals(l *lines, cfg *config.Config, b *config.BGP) {
 	l.add(" bgp router-id %s", cfg.System.RouterID)
 	l.add(" bgp log-neighbor-changes")
 	l.add(" no bgp default ipv4-unicast")
-	if b.GracefulRestart.Or(true) {
-		if t := seconds(b.RestartTime); t != 0 && t != frrRestartTime {
+	if b.GracefulRestart.On() {
+		if t := seconds(b.RestartTime); t != frrRestartTime {
 			l.add(" bgp graceful-restart restart-time %d", t)
 		}
 		// bgpd counts its first start as a restart: it would hold back the choice of
@@ -144,7 +143,7 @@ func renderSession(l *lines, p bgpPeer) {
 	if d := freeText(p.Description); d != "" {
 		l.add("%s description %s", n, d)
 	}
-	if p.BFD.Or(false) {
+	if p.BFD.On() {
 		l.add("%s bfd", n)
 	}
 	if p.password != "" {
@@ -163,9 +162,6 @@ func renderSession(l *lines, p bgpPeer) {
 		l.add("%s update-source %s", n, p.Source.WithZone("").Unmap())
 	}
 	hold := seconds(p.HoldTime)
-	if hold == 0 {
-		hold = seconds(config.Duration(defaultHold))
-	}
 	if keep := hold / 3; keep != frrKeepalive || hold != frrHold {
 		l.add("%s timers %d %d", n, keep, hold)
 	}
@@ -241,9 +237,8 @@ func renderFamily(l *lines, f bgpFamily, b *config.BGP, peers []bgpPeer) {
 		l.add("%s route-map %s in", n, token(p.name)+"-in"+f.digit)
 		l.add("%s route-map %s out", n, token(p.name)+"-out"+f.digit)
 	}
-	paths := max(b.Multipath, 1)
-	l.add("  maximum-paths %d", paths)
-	l.add("  maximum-paths ibgp %d", paths)
+	l.add("  maximum-paths %d", b.Multipath)
+	l.add("  maximum-paths ibgp %d", b.Multipath)
 	l.add(" exit-address-family")
 }
 
@@ -315,8 +310,10 @@ func (p bgpPeer) acceptList(f bgpFamily) (prefixList, bool) {
 // takesDefault says whether a default route is taken. Where an accept list stands, it must name
 // the default route or import.default must be on.
 func (p bgpPeer) takesDefault(f bgpFamily) bool {
-	listed := len(p.Import.Accept) == 0 || slices.Contains(ofFamily(p.Import.Accept, f.v6), f.any)
-	return p.Import.Default.Or(listed)
+	if p.Import.Default != nil {
+		return p.Import.Default.On()
+	}
+	return len(p.Import.Accept) == 0 || slices.Contains(ofFamily(p.Import.Accept, f.v6), f.any)
 }
 
 func renderImport(l *lines, p bgpPeer, f bgpFamily) {

@@ -14,7 +14,7 @@ const (
 	frrHello      = 10     // seconds, FRR's default
 	frrDead       = 40     // seconds, FRR's default
 	frrReference  = 100000 // Mbit/s, FRR's default reference bandwidth
-	frrMetric     = 10     // of the default route, by this schema
+	frrPriority   = 1      // FRR's default
 	maxOSPFv2Key  = 16     // bytes, RFC 2328 D.3
 	maxOSPFv3Key  = 64     // bytes, the block of SHA-256 (RFC 7166 4.5)
 	ospfDefault   = "ospf-bgp-default"
@@ -39,9 +39,6 @@ func renderOSPF(v ospfVersion, cfg *config.Config, o *config.OSPF, secrets Secre
 	seen := map[string]bool{}
 	for _, id := range sortedKeys(o.Areas) {
 		area := o.Areas[id]
-		if area == nil {
-			continue
-		}
 		for _, name := range sortedKeys(area.Interfaces) {
 			path := fmt.Sprintf("areas.%s.interfaces.%s", areaID(id), name)
 			if err := ifname(path, name); err != nil {
@@ -52,9 +49,6 @@ func renderOSPF(v ospfVersion, cfg *config.Config, o *config.OSPF, secrets Secre
 			}
 			seen[name] = true
 			c := area.Interfaces[name]
-			if c == nil {
-				c = &config.OSPFInterface{}
-			}
 			if err := renderOSPFInterface(&l, v, path, name, id, c, secrets); err != nil {
 				return "", err
 			}
@@ -78,25 +72,22 @@ func renderOSPFInterface(l *lines, v ospfVersion, path, name string, area config
 		l.add("%s cost %d", v.iface, c.Cost)
 	}
 	hello, dead := seconds(c.Hello), seconds(c.Dead)
-	if hello != 0 && hello != frrHello {
+	if hello != frrHello {
 		l.add("%s hello-interval %d", v.iface, hello)
-		if dead == 0 { // ospfd derives it from the hello interval, this schema does not
-			dead = frrDead
-		}
-		l.add("%s dead-interval %d", v.iface, dead)
-	} else if dead != 0 && dead != frrDead {
+	}
+	if hello != frrHello || dead != frrDead { // ospfd derives it from the hello interval, this schema does not
 		l.add("%s dead-interval %d", v.iface, dead)
 	}
 	if c.Network == "point-to-point" {
 		l.add("%s network point-to-point", v.iface)
 	}
-	if c.Priority != nil && *c.Priority != 1 {
+	if *c.Priority != frrPriority {
 		l.add("%s priority %d", v.iface, *c.Priority)
 	}
 	if c.Passive {
 		l.add("%s passive", v.iface)
 	}
-	if c.BFD.Or(false) {
+	if c.BFD.On() {
 		l.add("%s bfd", v.iface)
 	}
 	if c.Auth != nil {
@@ -138,7 +129,7 @@ func renderOSPFProcess(l *lines, v ospfVersion, routerID netip.Addr, o *config.O
 	l.add("router %s", v.process)
 	l.add(" %s router-id %s", v.process, routerID)
 	l.add(" log-adjacency-changes")
-	if mbit := int(o.ReferenceBandwidth / 1e6); mbit > 0 && mbit != frrReference {
+	if mbit := int(o.ReferenceBandwidth / 1e6); mbit != frrReference {
 		l.add(" auto-cost reference-bandwidth %d", mbit)
 	}
 	for _, r := range o.Redistribute {
@@ -149,24 +140,20 @@ func renderOSPFProcess(l *lines, v ospfVersion, routerID netip.Addr, o *config.O
 			l.add(" redistribute %s", r)
 		}
 	}
-	if o.GracefulRestart.Or(true) {
+	if o.GracefulRestart.On() {
 		l.add(" graceful-restart")
 		l.add(" graceful-restart helper enable")
 	}
 	for _, id := range sortedKeys(o.Areas) {
-		if a := o.Areas[id]; a != nil && (a.Type == "stub" || a.Type == "nssa") {
+		if a := o.Areas[id]; a.Type == "stub" || a.Type == "nssa" {
 			l.add(" area %s %s", areaID(id), a.Type)
 		}
 	}
-	metric := o.DefaultMetric
-	if metric == 0 {
-		metric = frrMetric
-	}
 	switch o.DefaultRoute {
 	case "always":
-		l.add(" default-information originate always metric %d", metric)
+		l.add(" default-information originate always metric %d", o.DefaultMetric)
 	case "bgp":
-		l.add(" default-information originate metric %d route-map %s", metric, ospfDefault)
+		l.add(" default-information originate metric %d route-map %s", o.DefaultMetric, ospfDefault)
 	}
 	l.add("exit")
 }

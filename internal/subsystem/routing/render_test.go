@@ -95,6 +95,7 @@ func TestRenderErrorsNameTheKey(t *testing.T) {
 		{ospf(config.OSPFInterface{Auth: &config.OSPFAuth{KeyID: 1, Secret: "long"}}), "routing.ospf.areas.0.0.0.7.interfaces.lan.auth.secret: the secret \"long\" has 17 bytes, expected 1 to 16"},
 		{ospf(config.OSPFInterface{Auth: &config.OSPFAuth{KeyID: 1, Secret: "good", Algorithm: "sha256"}}), "OSPFv2 takes md5 only"},
 	} {
+		config.Normalize(c.cfg)
 		_, err := Render(c.cfg, passwords{"spaced": "Geheim Wort", "comment": "#Geheim", "long": "GeheimGeheimGehei", "good": "x"})
 		if s := contains(fmt.Sprint(err), c.want); s != "" {
 			t.Error(s)
@@ -298,6 +299,7 @@ func FuzzRender(f *testing.F) {
 			cfg.Routing.OSPF3 = &config.OSPF{Areas: areas}
 		}
 		cfg.Routing.Static = []config.StaticRoute{{Prefix: config.Prefix{Prefix: p}}}
+		config.Normalize(cfg)
 		d, err := Render(cfg, passwords{"p": secret})
 		if err != nil {
 			return

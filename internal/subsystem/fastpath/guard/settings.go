@@ -29,7 +29,7 @@ type Peer struct {
 // Render is what a configuration asks of the guard, on a machine with so many CPUs.
 func Render(cfg *config.Config, cpus int) Settings {
 	g := &cfg.FastPath.Guard
-	s := Settings{On: g.Mode.Or(true), Ports: max(1, len(cfg.Interfaces)), Peers: peers(cfg)}
+	s := Settings{On: g.Mode.On(), Ports: max(1, len(cfg.Interfaces)), Peers: peers(cfg)}
 	for c := range classes {
 		s.Budgets[c] = classes[c].asked(g, max(1, cpus))
 	}

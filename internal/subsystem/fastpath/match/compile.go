@@ -25,13 +25,6 @@ const (
 	maxImage = 1 << 25 // bytes
 )
 
-// What an absent key of the section means; the schema's tags say the same.
-const (
-	defaultPackets = 4
-	defaultBytes   = 256
-	defaultFlows   = 1 << 16
-)
-
 // leastRate is the slowest that the program can count in ns a byte, bit/s.
 const leastRate = 1000
 
@@ -134,7 +127,7 @@ func Compile(cfg *config.Config, dir string, reach ...policy.Reach) (*Sets, erro
 		return nil, nil
 	}
 	c := &compiler{dir: dir, reach: reach, report: config.NewReport(cfg), sets: &Sets{
-		Packets: or(m.Packets, defaultPackets), Bytes: or(m.Bytes, defaultBytes), Flows: or(m.Flows, defaultFlows), Files: map[string]string{},
+		Packets: m.Packets, Bytes: m.Bytes, Flows: m.Flows, Files: map[string]string{},
 	}}
 	if cfg.FastPath.Mode == "off" {
 		c.report.Refuse("match", "the fast path recognises flows, and fast-path.mode is off", "fast-path.mode: auto, native or generic", "")
@@ -154,13 +147,6 @@ func Compile(cfg *config.Config, dir string, reach ...policy.Reach) (*Sets, erro
 	return c.compile()
 }
 
-func or(v, otherwise int) int {
-	if v == 0 {
-		return otherwise
-	}
-	return v
-}
-
 // names are those that show and explain can print in a column.
 var names = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,30}$`)
 
@@ -172,9 +158,6 @@ func (c *compiler) set(name string, s *config.PatternSet) {
 	}
 	if strings.Contains(name, ".") {
 		path = fmt.Sprintf("match.sets[%q]", name)
-	}
-	if s == nil {
-		s = &config.PatternSet{}
 	}
 	if len(s.Patterns) == 0 && s.File == "" {
 		c.report.Refuse(path, "the set has no patterns", "patterns or a file", "")

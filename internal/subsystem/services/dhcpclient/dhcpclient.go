@@ -92,7 +92,7 @@ var Service = service.Descriptor{
 func openings(cfg *config.Config) []policy.Opening {
 	var on []string
 	for name, i := range cfg.Interfaces {
-		if i != nil && i.DHCP.Or(false) {
+		if i.DHCP.On() {
 			on = append(on, name)
 		}
 	}
@@ -113,7 +113,7 @@ type Desired struct {
 func Render(cfg *config.Config, runDir string) (Desired, error) {
 	d := Desired{Interfaces: map[string]Leasing{}, programs: map[string]program.Desired{}}
 	for name, i := range cfg.Interfaces {
-		if i == nil || !i.DHCP.Or(false) || i.Disabled {
+		if !i.DHCP.On() || i.Disabled {
 			continue
 		}
 		d.Interfaces[name] = renderLeasing(cfg, name)

@@ -39,9 +39,6 @@ type Leasing struct {
 func renderLeasing(cfg *config.Config, name string) (l Leasing) {
 	for _, other := range slices.Sorted(maps.Keys(cfg.Interfaces)) {
 		o := cfg.Interfaces[other]
-		if o == nil {
-			continue
-		}
 		for _, a := range o.Addresses {
 			n := Network{a.Masked(), "the network " + a.Masked().String() + " of another interface, " + other}
 			if other == name {
@@ -53,7 +50,7 @@ func renderLeasing(cfg *config.Config, name string) (l Leasing) {
 		}
 	}
 	for _, s := range cfg.Routing.Static {
-		if max(s.Distance, 1) > config.Distance(cfg.Interfaces[name]) {
+		if s.Distance > cfg.Interfaces[name].DHCPDistance {
 			continue // the operator prefers what the server says
 		}
 		n := Network{s.Prefix.Prefix, "the static route " + s.Prefix.String()}
@@ -80,7 +77,7 @@ func leadsElsewhere(cfg *config.Config, s config.StaticRoute, name string) bool 
 	return !slices.ContainsFunc(s.Via, func(v config.NextHop) bool {
 		on := v.Interface
 		for other, o := range cfg.Interfaces {
-			if o != nil && on == "" && slices.ContainsFunc(o.Addresses, func(a config.Address) bool { return a.Contains(v.Address) }) {
+			if on == "" && slices.ContainsFunc(o.Addresses, func(a config.Address) bool { return a.Contains(v.Address) }) {
 				on = other
 			}
 		}

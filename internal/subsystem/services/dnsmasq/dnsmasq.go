@@ -37,9 +37,6 @@ const (
 	serverFile = "upstream" // resolv.conf(5) with the servers that DHCP told
 )
 
-// defaultCache is how many answers are kept.
-const defaultCache = 1000
-
 // Render makes the configuration of dnsmasq; runDir is the instance's run directory.
 func Render(cfg *config.Config, runDir string) (program.Desired, error) {
 	s := cfg.Services
@@ -131,7 +128,7 @@ func (w *text) dns() {
 		w.line("except-interface=lo")
 		return
 	}
-	w.line("cache-size=%d", or(d.Cache, defaultCache))
+	w.line("cache-size=%d", d.Cache)
 	w.line("domain-needed") // a bare name is nobody's business upstream
 	w.line("bogus-priv")    // nor are the names of private addresses
 	w.line("dns-loop-detect")
@@ -224,7 +221,7 @@ func tag(name string) string { return "net-" + name }
 
 func (w *text) server(name string, d *config.DHCPServer) {
 	own, _ := config.NetworkOf(w.cfg.Interfaces[name], d.Pool.First)
-	w.line("dhcp-range=set:%s,%s,%s,%s,%d", tag(name), d.Pool.First, d.Pool.Last, netmask(own.Bits()), or(d.LeaseTime.Seconds(), 12*3600))
+	w.line("dhcp-range=set:%s,%s,%s,%s,%d", tag(name), d.Pool.First, d.Pool.Last, netmask(own.Bits()), d.LeaseTime.Seconds())
 	router := own.Addr()
 	if d.Router.IsValid() {
 		router = d.Router
@@ -239,11 +236,10 @@ func (w *text) server(name string, d *config.DHCPServer) {
 		w.line("dhcp-option=tag:%s,option:ntp-server,%s", tag(name), own.Addr())
 	}
 	for _, host := range slices.Sorted(maps.Keys(d.Static)) {
-		if s := d.Static[host]; s != nil {
-			w.line("dhcp-host=%s,%s,%s", s.MAC, s.Address, host)
-			if dns := w.cfg.Services.DNS; dns != nil { // else the name is known only while it is leased
-				w.line("host-record=%s", record(host, s.Address, dns.Domain))
-			}
+		s := d.Static[host]
+		w.line("dhcp-host=%s,%s,%s", s.MAC, s.Address, host)
+		if dns := w.cfg.Services.DNS; dns != nil { // else the name is known only while it is leased
+			w.line("host-record=%s", record(host, s.Address, dns.Domain))
 		}
 	}
 	w.fact("DHCP on %s: %s", name, d.Pool)
@@ -278,10 +274,10 @@ func (w *text) advertisements() {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		r := all[name]
 		for _, p := range r.Prefixes {
-			w.line("dhcp-range=set:ra-%s,%s,ra-only,64,%d", name, p.Addr(), or(r.Lifetime.Seconds(), 12*3600))
+			w.line("dhcp-range=set:ra-%s,%s,ra-only,64,%d", name, p.Addr(), r.Lifetime.Seconds())
 			w.fact("router advertisements on %s: %s", name, p)
 		}
-		if !r.DefaultRouter.Or(true) {
+		if !r.DefaultRouter.On() {
 			w.line("ra-param=%s,0,0", name) // sent at dnsmasq's own interval, for no time at all
 		}
 	}
@@ -299,12 +295,4 @@ func join(list []netip.Addr) string {
 		words = append(words, a.String())
 	}
 	return strings.Join(words, ",")
-}
-
-// or is the value, or def in the place of none.
-func or(value, def int) int {
-	if value == 0 {
-		return def
-	}
-	return value
 }

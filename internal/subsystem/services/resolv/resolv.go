@@ -47,7 +47,7 @@ func Render(cfg *config.Config) (d Desired, err error) {
 		return Desired{Own: true, Domain: dns.Domain}, nil
 	}
 	for _, i := range cfg.Interfaces {
-		d.Learn = d.Learn || i != nil && i.DHCP.Or(false)
+		d.Learn = d.Learn || i.DHCP.On()
 	}
 	return d, nil
 }

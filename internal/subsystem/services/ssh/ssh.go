@@ -66,15 +66,7 @@ func openings(cfg *config.Config) []policy.Opening {
 	if s == nil {
 		return nil
 	}
-	return []policy.Opening{{Text: "SSH", Protocols: []uint8{unix.IPPROTO_TCP}, Port: uint16(port(s)), Interfaces: s.Interfaces}}
-}
-
-// port is where sshd listens.
-func port(s *config.SSH) int {
-	if s.Port == 0 {
-		return 22
-	}
-	return s.Port
+	return []policy.Opening{{Text: "SSH", Protocols: []uint8{unix.IPPROTO_TCP}, Port: uint16(s.Port), Interfaces: s.Interfaces}}
 }
 
 // KeyDir is where the host key is kept; configFile is the instance's configuration.
@@ -91,7 +83,7 @@ func Render(cfg *config.Config, runDir, configFile string) (d program.Desired, e
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Made by minne from minne.yaml; changes here are lost.")
-	line("Port %d", port(s))
+	line("Port %d", s.Port)
 	for _, name := range s.Interfaces {
 		for _, a := range cfg.Interfaces[name].Addresses {
 			if !a.Addr().IsLinkLocalUnicast() { // which sshd wants to find now, or it does not start
@@ -103,9 +95,9 @@ func Render(cfg *config.Config, runDir, configFile string) (d program.Desired, e
 	line("PidFile %s", filepath.Join(dir, "pid"))
 	line("AllowUsers %s", User)
 	// On the router's image admin has user id 0, which sshd takes for root; the user root is in no list.
-	line("PermitRootLogin %s", map[bool]string{true: "yes", false: "prohibit-password"}[s.Passwords.Or(false)])
+	line("PermitRootLogin %s", map[bool]string{true: "yes", false: "prohibit-password"}[s.Passwords.On()])
 	line("AuthorizedKeysFile %s", filepath.Join(dir, "authorized_keys"))
-	line("PasswordAuthentication %s", yes(s.Passwords.Or(false)))
+	line("PasswordAuthentication %s", yes(s.Passwords.On()))
 	line("KbdInteractiveAuthentication no")
 	line("PermitEmptyPasswords no")
 	line("UsePAM no") // the image has none; the password is checked against /etc/shadow
@@ -121,10 +113,10 @@ func Render(cfg *config.Config, runDir, configFile string) (d program.Desired, e
 
 	d.Object = "SSH login"
 	how := "by key"
-	if s.Passwords.Or(false) {
+	if s.Passwords.On() {
 		how = "by key or password"
 	}
-	d.Facts = []string{fmt.Sprintf("of %s %s on %s (port %d)", User, how, strings.Join(s.Interfaces, ", "), port(s))}
+	d.Facts = []string{fmt.Sprintf("of %s %s on %s (port %d)", User, how, strings.Join(s.Interfaces, ", "), s.Port)}
 	conf := filepath.Join(dir, "sshd_config")
 	d.Files = map[string]string{
 		"sshd_config":     b.String(),

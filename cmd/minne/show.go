@@ -39,6 +39,7 @@ func newShowCommand(a *app) *cobra.Command {
 	for _, show := range shows {
 		c.AddCommand(show(a))
 	}
+	addServiceViews(a, c)
 	return c
 }
 

@@ -22,13 +22,14 @@ import (
 	"minne/internal/appliance/remotehands"
 	"minne/internal/model/api"
 	"minne/internal/model/config"
+	"minne/internal/subsystem/services"
 )
 
 // supportLimit bounds what one command may add to the archive, bytes.
 const supportLimit = 4 << 20
 
 // supportViews are the views that go into the archive, each as JSON.
-var supportViews = []string{"interfaces", "fast-path", "drops", "rates", "bgp", "ospf", "neighbors", "flows/summary", "log"}
+var supportViews = []string{"interfaces", "fast-path", "drops", "rates", "bgp", "ospf", "neighbors", "flows/summary", "services", "log"}
 
 // supportCommands are asked inside the router's network namespace.
 var supportCommands = []string{
@@ -120,7 +121,11 @@ func (s *support) gather(ctx context.Context, client *api.Client) {
 	s.addJSON("revisions.json", revisions, err)
 	running, err := client.Revision(ctx, 0)
 	s.add("minne.yaml", []byte(running.Text), err)
-	for _, view := range supportViews {
+	views := slices.Clone(supportViews)
+	for _, v := range services.Views() {
+		views = append(views, v.Endpoint())
+	}
+	for _, view := range views {
 		var answer json.RawMessage
 		err := client.Show(ctx, view, nil, &answer)
 		s.addJSON("show/"+view+".json", answer, err)

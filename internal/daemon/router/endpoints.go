@@ -161,6 +161,9 @@ func (d *Daemon) answerShow(r *http.Request, _ api.Empty) (any, error) {
 	name := r.PathValue("view")
 	view, ok := views[name]
 	if !ok {
+		view, ok = d.parts.services.view(name)
+	}
+	if !ok {
 		return nil, &api.Error{Kind: api.Missing, Message: fmt.Sprintf("this daemon (version %s) has no view %q", d.version, name)}
 	}
 	return view(r.Context(), d, r.URL.Query())

@@ -189,6 +189,18 @@ func (s *running) trim() {
 	}
 }
 
+// view returns the view of a service by its path below /v1/show/.
+func (s *running) view(path string) (view, bool) {
+	for _, r := range s.all {
+		for _, v := range r.Views {
+			if v.Endpoint() == path {
+				return func(ctx context.Context, _ *Daemon, _ url.Values) (any, error) { return v.Read(ctx, r) }, true
+			}
+		}
+	}
+	return nil, false
+}
+
 // ServicesView answers show services.
 type ServicesView struct {
 	Programs []program.State       `json:"programs"`         // those that the configuration asks for

@@ -11,6 +11,7 @@ import (
 
 	"minne/internal/daemon/router"
 	"minne/internal/subsystem/services/dhcpclient"
+	"minne/internal/subsystem/services/service"
 )
 
 // Services prints the programs beside routing.
@@ -51,6 +52,15 @@ func leased(o dhcpclient.Observed) string {
 		return "no lease yet"
 	}
 	return "has " + o.Lease.Address.String()
+}
+
+// ServiceTable prints the state of a service.
+func ServiceTable(w io.Writer, t service.Table) error {
+	if len(t.Rows) == 0 {
+		_, err := fmt.Fprintln(w, t.Empty)
+		return err
+	}
+	return (&table{head: t.Head, rows: t.Rows}).write(w)
 }
 
 // DHCP prints what this router leased, and what it gave to others.

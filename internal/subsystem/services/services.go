@@ -47,6 +47,14 @@ func Programs() (list []service.Program) {
 	return list
 }
 
+// Views are the states of the services that can be shown.
+func Views() (list []service.View) {
+	for _, d := range All {
+		list = append(list, d.Views...)
+	}
+	return list
+}
+
 // Titles says in a few words which services there are: "DHCP, DNS, NTP and SSH".
 func Titles() string {
 	var list []string

@@ -3,7 +3,7 @@
 package program
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,21 +69,26 @@ func (p *Program) find(d Desired) (*process.Process, error) {
 	return nil, nil
 }
 
-// isOurs says whether a process's command names our directory and it lives in our network namespace.
+// isOurs says whether a process's command names our directory, or that is where it works (some write
+// over their command), and it lives in our network namespace.
 func (p *Program) isOurs(pid int) bool {
-	return strings.Contains(process.Command(pid), p.dir+"/") && process.InNetwork(pid, "/proc/self/ns/net")
+	at, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+	named := strings.Contains(process.Command(pid), p.dir+"/") || strings.TrimSuffix(at, " (deleted)") == p.dir
+	return named && process.InNetwork(pid, "/proc/self/ns/net")
 }
 
-// start runs the program and waits until it has written its pid file: all of those used here do
-// so once they serve.
+// start runs the program and waits until it serves: until it has made the file that says so.
 func (p *Program) start(ctx context.Context) error {
 	d := p.desired
 	if err := p.write(d); err != nil {
 		return err
 	}
 	pidFile := filepath.Join(p.dir, "pid")
-	if err := os.Remove(pidFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	serves := filepath.Join(p.dir, cmp.Or(d.Serves, "pid"))
+	for _, file := range []string{pidFile, serves} {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	// A file, not a pipe: the program keeps it open for life. Readable by root alone.
 	out, err := os.OpenFile(filepath.Join(p.dir, "output"), os.O_CREATE|os.O_TRUNC|os.O_RDWR|os.O_APPEND, 0o600)
@@ -108,7 +113,11 @@ func (p *Program) start(ctx context.Context) error {
 		_ = cmd.Process.Kill()
 		return err
 	}
-	if err := p.awaitPID(ctx, pidFile, ended); err != nil {
+	err = p.await(ctx, serves, ended)
+	if err == nil && d.Serves != "" {
+		err = Replace(pidFile, fmt.Sprintln(cmd.Process.Pid), 0o644)
+	}
+	if err != nil {
 		_ = cmd.Process.Kill()
 		<-ended
 		if proc != nil {
@@ -127,14 +136,14 @@ func (p *Program) start(ctx context.Context) error {
 	return nil
 }
 
-// awaitPID waits until a started program has written its pid file.
-func (p *Program) awaitPID(ctx context.Context, file string, ended <-chan struct{}) error {
+// await waits until a started program has made the file; a pid file also has its pid then.
+func (p *Program) await(ctx context.Context, file string, ended <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if b, err := os.ReadFile(file); err == nil && len(bytes.TrimSpace(b)) > 0 {
+		if st, err := os.Stat(file); err == nil && (st.Size() > 0 || !st.Mode().IsRegular()) {
 			return nil
 		}
 		select {

@@ -56,12 +56,14 @@ type Desired struct {
 	Facts  []string // what it serves, a line each, for previews and views
 
 	// Argv is the command, in the foreground; it names files in Dir(…) and makes the program write its pid
-	// to the file "pid" there once it serves.
-	Argv  []string
-	Files map[string]string // name → text, in its directory
-	Modes map[string]fs.FileMode
-	Check []string // command that says whether the files are right, before anything is stopped; nil for none
-	Owner string   // user of the program, who gets the directory "var" in it to write in; "" for none
+	// to the file "pid" there once it serves. A program that can't has Serves, the name of a file that
+	// it makes there instead, as its socket; then this package writes the pid down.
+	Argv   []string
+	Serves string
+	Files  map[string]string // name → text, in its directory
+	Modes  map[string]fs.FileMode
+	Check  []string // command that says whether the files are right, before anything is stopped; nil for none
+	Owner  string   // user of the program, who gets the directory "var" in it to write in; "" for none
 
 	Needs       func() error                // what the host must have; told before anything is changed; nil for nothing
 	Directories []Directory                 // that the program asks for outside its own

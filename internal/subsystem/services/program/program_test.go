@@ -219,3 +219,22 @@ func TestOutputIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// A program that writes no pid file and over its own command is known by the file that it makes when it
+// serves, and by where it works; a new daemon finds it.
+func TestProgramWithoutPIDFile(t *testing.T) {
+	runDir := t.TempDir()
+	p := newProgram(t, runDir)
+	d := Desired{Object: "sleeper", Argv: []string{"sh", "-c", `echo up >socket; exec sleep 1000`}, Serves: "socket"}
+	if err := p.Apply(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	heir := newProgram(t, runDir)
+	wantPlan(t, heir, d)
+	if err := heir.Apply(t.Context(), d); err != nil || heir.State().PID != p.State().PID || heir.State().Starts != 0 {
+		t.Errorf("adopted: %v, %+v, want %+v", err, heir.State(), p.State())
+	}
+	if err := heir.Apply(t.Context(), Desired{}); err != nil || heir.State().Running || p.proc.Alive() {
+		t.Errorf("removed: %v, %+v", err, heir.State())
+	}
+}

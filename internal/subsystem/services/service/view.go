@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // View is a state of a service that minne show and the API give.
@@ -18,9 +19,12 @@ type View struct {
 	Table func(json.RawMessage) (Table, error)        // the same for a screen
 }
 
+// Endpoint is the path of the view on the API, below /v1/show/.
+func (v View) Endpoint() string { return strings.ReplaceAll(v.Path, " ", "/") }
+
 // Table is an answer as people read it.
 type Table struct {
-	Head  []string
+	Head  []string // with the signs of package show in front: > figures, ~ text, ! a state
 	Rows  [][]string
 	Empty string // what stands in the place of a table without rows
 }

@@ -85,7 +85,7 @@ func (n *network) config() *config.Config {
 		on := config.OnOff(!p.SlowPath)
 		cfg.Interfaces[p.Name] = &config.Interface{AntiSpoof: words[p.SourceCheck], FastPath: &on}
 	}
-	return cfg
+	return config.Normalize(cfg)
 }
 
 // linkCommands makes the router's ports, as ip -batch takes it.

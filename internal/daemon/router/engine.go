@@ -245,9 +245,7 @@ func (e *Engine) recall(rev revisions.Revision) (*target, error) {
 
 // nothing is the target of a router that has no configuration.
 func (e *Engine) nothing() *target {
-	cfg := &config.Config{Version: config.Version}
-	config.Normalize(cfg)
-	return e.render(Input{Config: cfg})
+	return e.render(Input{Config: config.Normalize(&config.Config{Version: config.Version})})
 }
 
 func (e *Engine) render(in Input) *target {

@@ -7,14 +7,14 @@ import (
 	"reflect"
 )
 
-// Normalize completes a configuration: keys that are absent get the default of their tag, and names
+// Normalize completes a configuration, and returns it: keys that are absent get the default of their tag, and names
 // without settings an empty section. Parse does it, so whoever reads a Config finds every default in
 // place and never writes one; a program that builds a Config itself calls it at last. Absent sections
 // stay absent: nil is what is not configured.
 //
 // What the operator wrote stays known (see Written), and is what Marshal writes: a default that another
 // version changes is no change of the operator's.
-func Normalize(cfg *Config) {
+func Normalize(cfg *Config) *Config {
 	walk(reflect.ValueOf(cfg).Elem(), field{}, "", func(v reflect.Value, f field, path string) {
 		switch {
 		case v.Kind() == reflect.Map && v.Type().Elem().Kind() == reflect.Pointer:
@@ -27,6 +27,7 @@ func Normalize(cfg *Config) {
 			setDefault(v, f)
 		}
 	})
+	return cfg
 }
 
 // setDefault gives a key what its tag says. A tag that the decoder refuses is a defect of the schema,

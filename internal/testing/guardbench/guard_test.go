@@ -41,7 +41,7 @@ var (
 	group6    = netip.MustParseAddr("ff02::5")
 )
 
-var emptyConfig = &config.Config{}
+var emptyConfig = config.Normalize(&config.Config{})
 
 const start = uint64(1000 * time.Second) // of the tests' clock
 

@@ -29,8 +29,7 @@ func hostile() *config.Config {
 		route("10.0.0.0/8", "192.168.1.9", 0), route("172.16.0.0/12", "", 0), route("203.0.113.0/24", "192.168.1.9", 250),
 	}
 	cfg.Routing.BGP = &config.BGP{Announce: []config.Prefix{{Prefix: netip.MustParsePrefix("192.0.2.0/24")}}}
-	config.Normalize(cfg)
-	return cfg
+	return config.Normalize(cfg)
 }
 
 // TestRoutesOfAHostileServer: it gets the default route, as every server does, and nothing that is

@@ -12,41 +12,6 @@
 #include "flow_write.h"
 #include "transport.h"
 
-// A packet's connection: what is asked, and what is known of it. Pointers into the packet have no place
-// in it, so that flow_of() can be a global function, which the verifier reads once.
-struct connection {
-	struct flow_key key; // of the packet
-	struct flow_key to;  // what it leaves with, if it is translated
-	struct flow_new new; // what is made of it when it is learned
-	__u32 number;        // of its side in the flow table; 0 for none
-	__u32 policy;        // control.policy
-	__u32 timeout;       // of conntrack, ms
-	__u32 egress;        // the only interface that the packet may leave by, FLOW_EGRESS
-	__u8 tcp;            // flags
-	__u8 translated;
-	__u8 diverted;       // the translation has another destination
-	__u8 asked;          // conntrack was asked
-	__u8 known;          // what it said, enum known
-	__u8 reserved;
-	__u16 sequence;      // that of struct transport
-};
-
-// That of the packet at hand; each build of the program has its own.
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct connection);
-} connections SEC(".maps");
-
-// Answers of conntrack_learn.
-enum known {
-	CONNECTION_UNKNOWN,
-	CONNECTION_PLAIN,      // not one that the fast path can carry, now or ever; nothing is translated
-	CONNECTION_TRANSLATED, // neither, and its packets change
-	CONNECTION_READY, // established both ways, and nothing but addresses to change
-};
-
 #ifdef CONNTRACK
 
 // The members of the kernel's structures that are read; CO-RE finds where they are.
@@ -133,7 +98,7 @@ extern int bpf_ct_change_timeout(struct nf_conn *ct, __u32 timeout) __ksym;
 
 #define TCP_CONNTRACK_ESTABLISHED 3
 
-static __noinline struct nf_conn *find_connection(struct xdp_md *ctx, const struct flow_key *key)
+static __noinline struct nf_conn *conntrack_find(struct xdp_md *ctx, const struct flow_key *key)
 {
 	struct bpf_ct_opts___short opts = { .netns_id = -1, .l4proto = key->rest >> 48 & 0xff };
 	struct bpf_sock_tuple t = {};
@@ -185,16 +150,6 @@ static __always_inline int is_ready(struct nf_conn *ct, __u32 protocol)
 				       (ct)->tuplehash[side].tuple.dst.u.all, 0, protocol, family); \
 	} while (0)
 
-// Whether the replies go just the other way, with the same addresses and ports.
-static __always_inline int is_plain(const struct flow_new *n)
-{
-	__u32 ports = n->original.rest, answer = n->reply.rest;
-
-	return !((n->original.src[0] ^ n->reply.dst[0]) | (n->original.src[1] ^ n->reply.dst[1]) |
-		 (n->original.dst[0] ^ n->reply.src[0]) | (n->original.dst[1] ^ n->reply.src[1]) |
-		 (ports ^ (answer << 16 | answer >> 16)));
-}
-
 // The interface that a masqueraded connection began on. The kernel ends such a connection when a packet of who opened
 // it leaves by another (nf_nat_oif_changed), so the fast path carries none by another. A kernel that does not tell how it
 // remembers the interface has to see a packet leave by each (settle).
@@ -217,37 +172,10 @@ static __noinline __u32 masqueraded_on(struct nf_conn *ct)
 	return index < FLOW_UNSEEN_EGRESS ? index : FLOW_UNSEEN_EGRESS;
 }
 
-// conntrack_learn asks about a packet's connection and makes a flow of it if it is ready.
-static __noinline int conntrack_learn(struct xdp_md *ctx, struct connection *c)
-{
-	__u32 protocol = c->key.rest >> 48 & 0xff, family = c->key.rest >> 56;
-	struct nf_conn *ct = find_connection(ctx, &c->key);
-	struct flow_new *n = &c->new;
-	int ready, otherwise;
-
-	if (!ct)
-		return CONNECTION_UNKNOWN;
-	ready = is_ready(ct, protocol);
-	otherwise = ct->status & IPS_NAT ? CONNECTION_TRANSLATED : CONNECTION_PLAIN;
-	if (ready) {
-		READ_SIDE(n->original, ct, 0, family, protocol);
-		READ_SIDE(n->reply, ct, 1, family, protocol);
-		n->egress = masqueraded_on(ct);
-	}
-	bpf_ct_release(ct);
-	if (!ready)
-		return otherwise;
-	n->now = flow_now();
-	n->flags = is_plain(n) ? 0 : FLOW_TRANSLATED;
-	if (trace_build)
-		return CONNECTION_READY;
-	return flow_insert(n) == FLOW_MADE ? CONNECTION_READY : otherwise;
-}
-
 // conntrack_knows says whether there is such a connection.
 static __noinline int conntrack_knows(struct xdp_md *ctx, const struct flow_key *key)
 {
-	struct nf_conn *ct = find_connection(ctx, key);
+	struct nf_conn *ct = conntrack_find(ctx, key);
 
 	if (!ct)
 		return 0;
@@ -259,7 +187,7 @@ static __noinline int conntrack_knows(struct xdp_md *ctx, const struct flow_key 
 // more, or it has become one that only the kernel can follow.
 static __noinline int conntrack_renew(struct xdp_md *ctx, const struct flow_key *key, __u32 timeout)
 {
-	struct nf_conn *ct = find_connection(ctx, key);
+	struct nf_conn *ct = conntrack_find(ctx, key);
 	int ready;
 
 	if (!ct)
@@ -272,11 +200,6 @@ static __noinline int conntrack_renew(struct xdp_md *ctx, const struct flow_key 
 }
 
 #else
-
-static __always_inline int conntrack_learn(struct xdp_md *ctx, struct connection *c)
-{
-	return c->policy & POLICY_TRANSLATES ? CONNECTION_TRANSLATED : CONNECTION_PLAIN; // perhaps
-}
 
 static __always_inline int conntrack_knows(struct xdp_md *ctx, const struct flow_key *key)
 {

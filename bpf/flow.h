@@ -347,14 +347,7 @@ static __always_inline int flow_translation(const struct flow_hit *hit, struct f
 
 	if (!other)
 		return 0;
-	out->src[0] = other->key.dst[0];
-	out->src[1] = other->key.dst[1];
-	out->dst[0] = other->key.src[0];
-	out->dst[1] = other->key.src[1];
-
-	__u64 rest = other->key.rest;
-
-	out->rest = (rest & ~0xffffffffULL) | (rest & 0xffff) << 16 | (rest >> 16 & 0xffff);
+	flow_key_reverse(out, &other->key);
 	asm volatile("" ::: "memory");
 	return hit->side->version == hit->version;
 }

@@ -44,6 +44,16 @@ struct flow_key {
 	((__u64)(__u16)(sport) | (__u64)(__u16)(dport) << 16 | (__u64)(__u16)(zone) << 32 | \
 	 (__u64)(__u8)(protocol) << 48 | (__u64)(__u8)(family) << 56)
 
+// flow_key_reverse is the key of packets that go back to where those of a key come from.
+static __always_inline void flow_key_reverse(struct flow_key *back, const struct flow_key *key)
+{
+	back->src[0] = key->dst[0];
+	back->src[1] = key->dst[1];
+	back->dst[0] = key->src[0];
+	back->dst[1] = key->src[1];
+	back->rest = (key->rest & ~0xffffffffULL) | (key->rest & 0xffff) << 16 | (key->rest >> 16 & 0xffff);
+}
+
 // The product of the keyed low halves, and that of the high halves.
 static __always_inline __u64 flow_nh(__u64 a, __u64 b, const __u32 *k)
 {

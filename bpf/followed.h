@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// A packet's flow in the table, and what it is translated to; and the flows of connections that
-// conntrack's functions for eBPF do not know: ICMP echo, and protocols that
-// conntrack tells apart by addresses alone.
+// Flows of connections that conntrack's functions for eBPF do not know: ICMP echo, and
+// protocols that conntrack tells apart by addresses alone.
 //
 // Of those the program asks user space (flow_asks), which asks conntrack over netlink and makes the
 // flow (internal/subsystem/fastpath/followed.go). Their packets renew their own timeouts: in each
@@ -12,7 +11,8 @@
 #ifndef MINNE_FOLLOWED_H
 #define MINNE_FOLLOWED_H
 
-#include "conntrack.h"
+#include "flow_write.h"
+#include "policy.h"
 
 #define FOLLOWED_SLOTS 1024 // questions a second, at most
 
@@ -29,55 +29,6 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } flow_asked SEC(".maps");
-
-// flow_lookup that leaves no mark when the tracing build asks.
-static __always_inline int lookup(const struct flow_key *key, struct flow_hit *hit)
-{
-#ifndef CONNTRACK
-	return 0; // no flow is ever learned
-#endif
-	if (!trace_build)
-		return flow_lookup(key, hit);
-
-	struct flow_control *c = flow_controls();
-
-	return c && flow_find(c, key, hit) && hit->side->generation == (__u16)c->generation;
-}
-
-// What is translated leaves with the replies' addresses, turned round.
-static __always_inline void translated(struct connection *n)
-{
-	n->translated = 1;
-	n->diverted = !!((n->to.dst[0] ^ n->key.dst[0]) | (n->to.dst[1] ^ n->key.dst[1]) |
-			 ((n->to.rest ^ n->key.rest) & 0xffff0000));
-}
-
-static __always_inline int translation(struct connection *n, const struct flow_hit *hit)
-{
-	if (!flow_translation(hit, &n->to))
-		return 0;
-	translated(n);
-	return 1;
-}
-
-// translate_by is translation by the key of the other side.
-static __always_inline void translate_by(struct connection *n, const struct flow_key *other)
-{
-	n->to.src[0] = other->dst[0];
-	n->to.src[1] = other->dst[1];
-	n->to.dst[0] = other->src[0];
-	n->to.dst[1] = other->src[1];
-	n->to.rest = (other->rest & ~0xffffffffULL) | (other->rest & 0xffff) << 16 | (other->rest >> 16 & 0xffff);
-	translated(n);
-}
-
-// A packet's flow is the one that was found.
-static __always_inline void carry(struct connection *n, const struct flow_hit *hit)
-{
-	n->number = hit->number;
-	if (!(hit->number & 1))
-		n->egress = FLOW_EGRESS(hit->side->packets);
-}
 
 #ifdef CONNTRACK
 
@@ -105,57 +56,28 @@ static __noinline int followed_ask(const struct flow_key *key)
 	return 1;
 }
 
-// followed_key completes the key of a packet, which has ICMP's type and code as its destination port.
-// 0: conntrack tells such packets apart by more than flows do, or changes more in them.
-static __always_inline int followed_key(struct connection *n)
+// followed_key completes the key of a packet, which has ICMP's type and code as its destination port, by the
+// sequence of struct transport. 0: conntrack tells such packets apart by more than flows do, or changes more in them.
+static __always_inline int followed_key(struct flow_key *key, __u16 sequence, __u32 policy)
 {
-	__u32 protocol = n->key.rest >> 48 & 0xff, family = n->key.rest >> 56;
-	__u16 kind = n->key.rest >> 16, echo = bpf_htons(family == 4 ? 0x0800 : 0x8000), reply = bpf_htons(family == 4 ? 0 : 0x8100);
+	__u32 protocol = key->rest >> 48 & 0xff, family = key->rest >> 56;
+	__u16 kind = key->rest >> 16, echo = bpf_htons(family == 4 ? 0x0800 : 0x8000), reply = bpf_htons(family == 4 ? 0 : 0x8100);
 
 	switch (protocol) {
 	case IPPROTO_ICMP:
 	case IPPROTO_ICMPV6:
-		if ((protocol == IPPROTO_ICMP) != (family == 4) || (kind != echo && kind != reply) || n->policy & POLICY_ICMP)
+		if ((protocol == IPPROTO_ICMP) != (family == 4) || (kind != echo && kind != reply) || policy & POLICY_ICMP)
 			return 0;
-		n->key.rest = FLOW_REST(n->sequence, n->sequence, kind == reply ? FOLLOWED_ECHO_REPLY : 0, protocol, family);
+		key->rest = FLOW_REST(sequence, sequence, kind == reply ? FOLLOWED_ECHO_REPLY : 0, protocol, family);
 		return 1;
 	case IPPROTO_GRE:
-		return n->sequence;
+		return sequence;
 	case IPPROTO_SCTP:
 	case IPPROTO_DCCP:
 	case IPPROTO_UDPLITE:
 		return 0;
 	}
 	return 1;
-}
-
-static __noinline int followed_flow(struct connection *n)
-{
-	struct flow_hit hit = {};
-	__u16 tick, now = flow_now(); // by which user space confirms
-
-	if (!followed_key(n))
-		return REASON_CONNECTION;
-	if (!lookup(&n->key, &hit) || (__u16)(now - hit.side->mark + 1) > FOLLOWED_TICKS + 1) { // user space may be a tick ahead
-		followed_ask(&n->key);
-		return REASON_CONNECTION;
-	}
-	tick = flow_tick(hit.number);
-	if (hit.side->seen != tick && !trace_build) {
-		hit.side->seen = tick;
-		return REASON_CONNECTION;
-	}
-	if (hit.side->flags & FLOW_TRANSLATED && !translation(n, &hit))
-		return REASON_CONNECTION;
-	carry(n, &hit);
-	return REASON_NONE;
-}
-
-#else
-
-static __always_inline int followed_flow(struct connection *n)
-{
-	return REASON_CONNECTION;
 }
 
 #endif

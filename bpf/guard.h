@@ -18,7 +18,7 @@
 // that connection (bpf_skc_lookup_tcp), a routing protocol's packet is of a neighbour when
 // the kernel has resolved that address to that MAC on that interface.
 //
-// guard_admits(p, why) is called once for each packet that would go up (leave(), count.h),
+// guard_admits(p, why) is called once for each packet that would go up (leave.h),
 // before anything is written to it, and not by the tracing build. It needs maps.h and the
 // tables that the router has anyway, and guard_control, guard_budgets (mmap), guard_ports,
 // guard_peers and guard_counts, which internal/subsystem/fastpath/guard fills and reads.
@@ -29,7 +29,7 @@
 
 #include "guard_budget.h"
 #include "parse.h"
-#include "punt.h"
+#include "ordinary.h"
 #include "route.h"
 #include "spoof.h"
 
@@ -398,20 +398,20 @@ static __always_inline int guard_own6(const struct in6_addr *a)
 {
 	__u64 hop = next_hop(fib6_lookup(high64(a), low64(a)));
 
-	return HOP_KIND(hop) == HOP_STOP && HOP_COUNT(hop) == REASON_LOCAL;
+	return HOP_KIND(hop) == HOP_STOP && HOP_REASON(hop) == REASON_LOCAL;
 }
 
 // Whether it matters if a packet is for the router. Conntrack's kfuncs know of TCP and UDP only: pings through
 // a router that translates go up like those of no known connection.
-static __always_inline int guard_asks(struct guard_case *c, __u32 way, __u8 protocol)
+static __always_inline int guard_asks(struct guard_case *c, __u32 flags, __u8 protocol)
 {
-	if (way & GUARD_KNOWN) {
+	if (flags & GUARD_KNOWN) {
 		if (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP)
 			return 0;
 		if (protocol == IPPROTO_ICMP || protocol == IPPROTO_ICMPV6)
 			c->class = GUARD_BEGINNING;
 	}
-	return way & (GUARD_ASK | GUARD_LOCAL);
+	return flags & (GUARD_ASK | GUARD_LOCAL);
 }
 
 // A source that only the kernel can check. It is ordinary traffic where the source is reached over several next
@@ -419,7 +419,7 @@ static __always_inline int guard_asks(struct guard_case *c, __u32 way, __u8 prot
 // follow. From any other it is a stray, as it would be dropped here if it were IPv4.
 static __always_inline void guard_see_source(struct guard_case *c, __u64 hop)
 {
-	if (HOP_KIND(hop) == HOP_GROUP || (HOP_KIND(hop) == HOP_STOP && HOP_COUNT(hop) == REASON_SPECIAL_ROUTE))
+	if (HOP_KIND(hop) == HOP_GROUP || (HOP_KIND(hop) == HOP_STOP && HOP_REASON(hop) == REASON_SPECIAL_ROUTE))
 		c->class = GUARD_KERNEL;
 }
 
@@ -433,7 +433,7 @@ static __always_inline void guard_see_header(struct guard_case *c, __u8 header)
 		c->class = GUARD_KERNEL;
 }
 
-static __always_inline void guard_see4(const struct packet *p, struct guard_case *c, __u32 way)
+static __always_inline void guard_see4(const struct packet *p, struct guard_case *c, __u32 flags)
 {
 	struct iphdr *ip = p->ip;
 	__u32 dst;
@@ -442,18 +442,18 @@ static __always_inline void guard_see4(const struct packet *p, struct guard_case
 	if ((void *)(ip + 1) > p->end)
 		return;
 	c->source = bpf_ntohl(ip->saddr);
-	if (way & GUARD_SOURCE)
+	if (flags & GUARD_SOURCE)
 		guard_see_source(c, next_hop(route4(bpf_ntohl(ip->saddr))));
 	dst = bpf_ntohl(ip->daddr);
-	if (!guard_asks(c, way, ip->protocol) || (way & GUARD_ASK && !perhaps_own(dst)))
+	if (!guard_asks(c, flags, ip->protocol) || (flags & GUARD_ASK && !perhaps_own(dst)))
 		return;
 	if (!ip->saddr)
 		c->source = guard_mac(p);
 	guard_see_local(p, c, ip->protocol, ip->frag_off & bpf_htons(IPV4_FRAGMENT) || ip->ihl != 5 ? 0 : (void *)(ip + 1),
-		       !(way & GUARD_GROUP) && !multicast4(dst) && dst != 0xffffffff, 0, way & GUARD_MAYBE);
+		       !(flags & GUARD_GROUP) && !multicast4(dst) && dst != 0xffffffff, 0, flags & GUARD_MAYBE);
 }
 
-static __always_inline void guard_see6(const struct packet *p, struct guard_case *c, __u32 way)
+static __always_inline void guard_see6(const struct packet *p, struct guard_case *c, __u32 flags)
 {
 	struct ipv6hdr *ip = p->ip;
 
@@ -461,29 +461,29 @@ static __always_inline void guard_see6(const struct packet *p, struct guard_case
 	if ((void *)(ip + 1) > p->end)
 		return;
 	c->source = guard_share6(&ip->saddr);
-	if (way & GUARD_SOURCE)
+	if (flags & GUARD_SOURCE)
 		guard_see_source(c, next_hop(route6(high64(&ip->saddr), low64(&ip->saddr))));
-	if (way & GUARD_HEADER)
+	if (flags & GUARD_HEADER)
 		guard_see_header(c, ip->nexthdr);
-	if (!guard_asks(c, way, ip->nexthdr) || (way & GUARD_ASK && !guard_own6(&ip->daddr)))
+	if (!guard_asks(c, flags, ip->nexthdr) || (flags & GUARD_ASK && !guard_own6(&ip->daddr)))
 		return;
-	guard_see_local(p, c, ip->nexthdr, (void *)(ip + 1), !(way & GUARD_GROUP) && !multicast6(&ip->daddr), 1,
-		       way & GUARD_MAYBE);
+	guard_see_local(p, c, ip->nexthdr, (void *)(ip + 1), !(flags & GUARD_GROUP) && !multicast6(&ip->daddr), 1,
+		       flags & GUARD_MAYBE);
 }
 
-static __always_inline void guard_see(const struct packet *p, struct guard_case *c, __u32 way)
+static __always_inline void guard_see(const struct packet *p, struct guard_case *c, __u32 flags)
 {
-	c->class = way & GUARD_CLASS;
+	c->class = flags & GUARD_CLASS;
 	if (p->protocol == bpf_htons(ETH_P_IP)) {
-		guard_see4(p, c, way);
+		guard_see4(p, c, flags);
 		return;
 	}
 	if (p->protocol == bpf_htons(ETH_P_IPV6)) {
-		guard_see6(p, c, way);
+		guard_see6(p, c, flags);
 		return;
 	}
 	c->source = guard_mac(p);
-	if (!(way & GUARD_LOCAL))
+	if (!(flags & GUARD_LOCAL))
 		return;
 	if (p->protocol == bpf_htons(ETH_P_ARP))
 		guard_see_arp(p, c);
@@ -494,16 +494,16 @@ static __always_inline void guard_see(const struct packet *p, struct guard_case 
 // guard_admits says whether a packet may go up, and takes it out of its class's budget.
 static __noinline int guard_admits(const struct packet *p, __u32 why)
 {
-	__u32 zero = 0, way;
+	__u32 zero = 0, flags;
 	struct guard_control *g = bpf_map_lookup_elem(&guard_control, &zero);
 	enum guard_outcome outcome;
 	struct guard_case c = {};
 
 	if (!g || !g->on || why >= REASON_COUNT)
 		return 1;
-	way = guard_of_reason[why];
-	if (way)
-		guard_see(p, &c, way);
+	flags = guard_of_reason[why];
+	if (flags)
+		guard_see(p, &c, flags);
 	outcome = guard_spend(c.class, p->interface, c.source, c.trusted);
 	guard_count(c.class, outcome);
 	return outcome == GUARD_PASSED;

@@ -21,7 +21,7 @@
 #ifndef MINNE_MATCH_H
 #define MINNE_MATCH_H
 
-#include "followed.h"
+#include "connection.h"
 #include "guard_budget.h"
 #include "route.h"
 
@@ -247,13 +247,9 @@ static __always_inline int match_read(struct xdp_md *ctx, struct match_work *m)
 // match_other is the key of the other direction: what conntrack says, or else this one turned round.
 static __always_inline void match_other(struct xdp_md *ctx, const struct flow_key *key, struct flow_key *other)
 {
-	other->src[0] = key->dst[0];
-	other->src[1] = key->dst[1];
-	other->dst[0] = key->src[0];
-	other->dst[1] = key->src[1];
-	other->rest = (key->rest & ~0xffffffffULL) | (key->rest & 0xffff) << 16 | (key->rest >> 16 & 0xffff);
+	flow_key_reverse(other, key);
 #ifdef CONNTRACK
-	struct nf_conn *ct = find_connection(ctx, key);
+	struct nf_conn *ct = conntrack_find(ctx, key);
 	__u32 protocol = key->rest >> 48 & 0xff, family = key->rest >> 56;
 
 	if (!ct)
@@ -553,7 +549,7 @@ WITH_CONTEXT int match_noted(struct xdp_md *ctx)
 }
 
 // match_note notes what match_noted needs of a packet: where the verifier need not follow it.
-static __always_inline void match_note(const struct packet *p, const struct way *w)
+static __always_inline void match_note(const struct packet *p, const struct decision *d)
 {
 	__u32 zero = 0;
 	struct match_work *m = bpf_map_lookup_elem(&match_works, &zero);
@@ -563,18 +559,18 @@ static __always_inline void match_note(const struct packet *p, const struct way 
 	m->ip = p->ip - p->data;
 	m->ipv6 = p->protocol == bpf_htons(ETH_P_IPV6);
 	m->bytes = p->length ? p->length : p->end - p->ip;
-	m->number = w->connection ? w->connection->number : 0;
+	m->number = d->connection ? d->connection->number : 0;
 }
 
 // recognised says whether a packet that would be forwarded here is dropped: it is of a flow that patterns
 // recognised, and more than that may send. leave() asks the same for those that go up.
-static __always_inline enum reason recognised(const struct packet *p, const struct way *w)
+static __always_inline enum reason recognised(const struct packet *p, const struct decision *d)
 {
 	__u32 said;
 
 	if (!match_build)
 		return REASON_NONE;
-	match_note(p, w);
+	match_note(p, d);
 	said = match_noted(p->ctx);
 	return said & MATCH_DROP ? REASON_RECOGNISED : REASON_NONE;
 }

@@ -11,6 +11,7 @@
 #include <bpf/bpf_endian.h>
 
 #include "maps.h"
+#include "stages.h"
 
 #define MAX_TAGS 2
 #define VLAN_ID 0x0fff
@@ -51,13 +52,17 @@ struct packet {
 	struct transport transport;
 };
 
-// Each stage returns REASON_NONE to go on.
-#define STAGE(call)                           \
-	do {                                  \
-		enum reason why_ = (call);    \
-		if (why_ != REASON_NONE)      \
-			return why_;          \
-	} while (0)
+// What is done with a packet, as far as the stages have decided.
+struct decision {
+	__u32 nexthop;            // index from the FIB
+	__u64 hop;                // its word in nexthops
+	__u32 adjacency;          // index
+	struct adjacency *adj;
+	__u64 head;               // word 0 of the adjacency, read once: MAC and flags
+	struct connection *connection; // NULL where no state is kept
+	__u32 zones;              // of the tracing build: ingress << 8 | egress
+	__u32 verdict;            // of the classifier, 0 when it was not asked
+};
 
 static __always_inline int is_vlan(__be16 protocol)
 {
@@ -106,7 +111,7 @@ static __always_inline enum reason parse_frame(struct packet *p)
 	p->protocol = eth->protocol;
 	p->ip = eth + 1;
 	if (is_vlan(eth->protocol))
-		STAGE(parse_tags(p, eth));
+		TRY(parse_tags(p, eth));
 
 	p->in = bpf_map_lookup_elem(&interfaces, &p->interface);
 	if (!p->in || !(p->in->flags & IF_KNOWN))

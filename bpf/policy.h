@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The firewall's tables: which way a packet goes from zone to zone, how such a way is
+// The firewall's tables: how each pair of zones, that of a packet's ingress and that of its egress, is
 // judged, and what each rule has counted. internal/subsystem/fastpath/judge has the words,
 // classify.h the rules.
 //
@@ -13,6 +13,7 @@
 #include "classify.h"
 #include "maps.h"
 #include "set.h"
+#include "stages.h"
 
 // Set before loading where there is a firewall. In the program of a router without, the verifier drops all
 // that is about it.
@@ -31,23 +32,23 @@ enum policy_flags {
 
 #define MAX_ZONES 64
 
-// A way from zone to zone, in one word: bits 0…7 its number for the classifier, 8…15 WAY_, 16…23
+// A pair of zones, in one word: bits 0…7 its number for the classifier, 8…15 PAIR_, 16…23
 // how many sets it is tested for, from 24 on eight bits for each: bits 0…6 the set, bit 7 whether
 // the destination is asked about.
-#define WAY_KNOWN 1
-#define WAY_STATELESS 2
-#define WAY_NUMBER(word) ((word) & 0xff)
-#define WAY_FLAGS(word) ((word) >> 8 & 0xff)
-#define WAY_TESTS(word) ((word) >> 16 & 0xff)
-#define WAY_TEST(word, i) ((word) >> (24 + 8 * (i)) & 0xff)
-#define WAY_MAX_TESTS 3
-#define WAY_DESTINATION 0x80
+#define PAIR_KNOWN 1
+#define PAIR_STATELESS 2
+#define PAIR_NUMBER(word) ((word) & 0xff)
+#define PAIR_FLAGS(word) ((word) >> 8 & 0xff)
+#define PAIR_TESTS(word) ((word) >> 16 & 0xff)
+#define PAIR_TEST(word, i) ((word) >> (24 + 8 * (i)) & 0xff)
+#define PAIR_MAX_TESTS 3
+#define PAIR_DESTINATION 0x80
 
-#define WAY_NUMBERS 256
+#define PAIR_NUMBERS 256
 
-struct policy_ways {
-	__u64 way[2 * MAX_ZONES * MAX_ZONES]; // [buffer][from][to]
-	__u32 sole[2 * 2 * WAY_NUMBERS];      // [buffer][IPv6][number]: the verdict on all packets, or 0 for "the rules tell"
+struct policy_pairs {
+	__u64 pair[2 * MAX_ZONES * MAX_ZONES]; // [buffer][from][to]
+	__u32 sole[2 * 2 * PAIR_NUMBERS];      // [buffer][IPv6][number]: the verdict on all packets, or 0 for "the rules tell"
 };
 
 struct {
@@ -55,8 +56,8 @@ struct {
 	__uint(max_entries, 1);
 	__uint(map_flags, MMAPABLE);
 	__type(key, __u32);
-	__type(value, struct policy_ways);
-} policy_ways SEC(".maps");
+	__type(value, struct policy_pairs);
+} policy_pairs SEC(".maps");
 
 // Packets that a rule decided here. Bytes are of the IP packets, as nftables counts. The loader makes
 // room for POLICY_COUNTERS in each buffer when there is a firewall.
@@ -85,7 +86,7 @@ struct {
 // Verdicts of the classifier (judge.Verdict).
 #define VERDICT_ACTION(word) ((word) & 3)
 #define VERDICT_LOG 4
-#define VERDICT_SOLE 8 // in policy_ways only: keeps the word from being 0
+#define VERDICT_SOLE 8 // in policy_pairs only: keeps the word from being 0
 #define VERDICT_COUNTER(word) ((word) >> 16)
 #define JUDGE_KERNEL 0
 #define JUDGE_PERMIT 1
@@ -93,23 +94,23 @@ struct {
 
 #define LOG_INTERVAL 100000000ULL // ns; judge.LogInterval
 
-static __always_inline __u64 policy_way(__u32 policy, __u32 from, __u32 to)
+static __always_inline __u64 policy_pair(__u32 policy, __u32 from, __u32 to)
 {
 	__u32 zero = 0;
-	struct policy_ways *ways = bpf_map_lookup_elem(&policy_ways, &zero);
+	struct policy_pairs *pairs = bpf_map_lookup_elem(&policy_pairs, &zero);
 	__u32 at = (policy & POLICY_BUFFER) << 12 | (from & (MAX_ZONES - 1)) << 6 | (to & (MAX_ZONES - 1));
 
-	return ways ? ways->way[at] : 0;
+	return pairs ? pairs->pair[at] : 0;
 }
 
-// policy_sole is the verdict on all packets of a way by its number; 0 when its rules look at more.
+// policy_sole is the verdict on all packets of a pair by its number; 0 when its rules look at more.
 static __always_inline __u32 policy_sole(__u32 policy, __u32 number, __u32 ipv6)
 {
 	__u32 zero = 0;
-	struct policy_ways *ways = bpf_map_lookup_elem(&policy_ways, &zero);
-	__u32 at = (policy & POLICY_BUFFER) << 9 | ipv6 << 8 | (number & (WAY_NUMBERS - 1));
+	struct policy_pairs *pairs = bpf_map_lookup_elem(&policy_pairs, &zero);
+	__u32 at = (policy & POLICY_BUFFER) << 9 | ipv6 << 8 | (number & (PAIR_NUMBERS - 1));
 
-	return ways ? ways->sole[at] : 0;
+	return pairs ? pairs->sole[at] : 0;
 }
 
 static __always_inline void policy_count(__u32 policy, __u32 verdict, __u32 bytes)
@@ -139,16 +140,16 @@ static __always_inline int policy_logs(__u32 verdict)
 	return now - last >= LOG_INTERVAL && __sync_val_compare_and_swap(logged, last, now) == last;
 }
 
-// tested4 is the number of a way for a packet by the sets that its source or destination (host byte
+// tested4 is the number of a pair for a packet by the sets that its source or destination (host byte
 // order) is in. A global function, as all here that are not small: the verifier reads it once.
-__attribute__((weak)) __noinline __u32 tested4(__u64 way, __u32 src, __u32 dst)
+__attribute__((weak)) __noinline __u32 tested4(__u64 pair, __u32 src, __u32 dst)
 {
-	__u32 number = WAY_NUMBER(way);
+	__u32 number = PAIR_NUMBER(pair);
 
-	for (__u32 i = 0; i < WAY_MAX_TESTS && i < WAY_TESTS(way); i++) {
-		__u32 test = WAY_TEST(way, i);
+	for (__u32 i = 0; i < PAIR_MAX_TESTS && i < PAIR_TESTS(pair); i++) {
+		__u32 test = PAIR_TEST(pair, i);
 
-		if (set_has4(test & (SET_MAX - 1), test & WAY_DESTINATION ? dst : src))
+		if (set_has4(test & (SET_MAX - 1), test & PAIR_DESTINATION ? dst : src))
 			number += 1 << i;
 	}
 	return number;
@@ -157,7 +158,7 @@ __attribute__((weak)) __noinline __u32 tested4(__u64 way, __u32 src, __u32 dst)
 // What the classifier is asked.
 struct question {
 	struct classify_key key;
-	__u64 way;
+	__u64 pair;
 	__u32 policy;
 	__u32 reserved;
 };
@@ -173,11 +174,11 @@ struct {
 // tested6 is tested4 for a question.
 static __always_inline __u32 tested6(const struct question *q)
 {
-	__u32 number = WAY_NUMBER(q->way);
+	__u32 number = PAIR_NUMBER(q->pair);
 
-	for (__u32 i = 0; i < WAY_MAX_TESTS && i < WAY_TESTS(q->way); i++) {
-		__u32 test = WAY_TEST(q->way, i);
-		const __u64 *address = test & WAY_DESTINATION ? q->key.dst : q->key.src;
+	for (__u32 i = 0; i < PAIR_MAX_TESTS && i < PAIR_TESTS(q->pair); i++) {
+		__u32 test = PAIR_TEST(q->pair, i);
+		const __u64 *address = test & PAIR_DESTINATION ? q->key.dst : q->key.src;
 
 		if (set_has6(test & (SET_MAX - 1), address[0], address[1]))
 			number += 1 << i;

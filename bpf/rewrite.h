@@ -22,9 +22,9 @@ static __always_inline enum reason fit_tags(struct packet *p, __u32 tags)
 
 // Writes the Ethernet header and tags. Returns where the IP header begins, or NULL
 // when the frame has become too short, which can't be.
-static __always_inline void *write_ethernet(struct packet *p, struct way *w, __u32 tags)
+static __always_inline void *write_ethernet(struct packet *p, struct decision *d, __u32 tags)
 {
-	struct adjacency *head = (struct adjacency *)&w->head, *adj = w->adj;
+	struct adjacency *head = (struct adjacency *)&d->head, *adj = d->adj;
 	struct ethernet *eth = p->data;
 	__be16 *protocol = &eth->protocol;
 	struct tag *tag = (void *)(eth + 1);

@@ -6,25 +6,15 @@
 #ifndef MINNE_ROUTE_H
 #define MINNE_ROUTE_H
 
-#include "conntrack.h"
+#include "connection.h"
 #include "ecmp.h"
 #include "fib.h"
 #include "parse.h"
 
-// Where a packet goes.
-struct way {
-	__u32 nexthop;            // index from the FIB
-	__u64 hop;                // its word in nexthops
-	__u32 adjacency;          // index
-	struct adjacency *adj;
-	__u64 head;               // word 0 of the adjacency, read once: MAC and flags
-	struct connection *connection; // NULL where no state is kept
-	__u32 zones;              // of the tracing build: ingress << 8 | egress
-	__u32 verdict;            // of the classifier, 0 when it was not asked
-};
-
 #define HOP_KIND(word) ((word) & 0xff)
-#define HOP_COUNT(word) ((word) >> 8 & 0xff)
+#define HOP_COUNT(word) ((word) >> 8 & 0xff)  // of a group
+#define HOP_REASON(word) ((word) >> 8 & 0xff) // of a stop
+_Static_assert(REASON_COUNT <= 256, "a stop has eight bits for its reason");
 #define HOP_MTU(word) ((word) >> 16 & 0xffff)
 #define HOP_WHERE(word) ((__u32)((word) >> 32))
 
@@ -45,30 +35,53 @@ static __always_inline __u64 next_hop(__u32 index)
 	return word ? *(volatile __u64 *)word : (__u64)REASON_NO_ROUTE << 8;
 }
 
-static __always_inline enum reason find_route(struct way *w, __u32 index)
+static __always_inline enum reason find_route(struct decision *d, __u32 index)
 {
-	w->nexthop = index;
-	w->hop = next_hop(index);
-	if (HOP_KIND(w->hop) != HOP_STOP)
+	d->nexthop = index;
+	d->hop = next_hop(index);
+	if (HOP_KIND(d->hop) != HOP_STOP)
 		return REASON_NONE;
-	__u32 why = HOP_COUNT(w->hop);
-	return why ? why : REASON_NO_ROUTE;
+	return HOP_REASON(d->hop) ? HOP_REASON(d->hop) : REASON_NO_ROUTE;
 }
 
 // The FIB's next hop. Global functions, which cost a packet a call and the verifier one look at a
-// search instead of one for each way that leads here, source and destination.
+// search instead of one for each path that leads here, source and destination.
 __attribute__((weak)) __noinline __u32 route4(__u32 address) { return fib4_lookup(address); }
 __attribute__((weak)) __noinline __u32 route6(__u64 high, __u64 low) { return fib6_lookup(high, low); }
 
-static __always_inline enum reason find_route4(struct packet *p, struct way *w)
+// What conntrack may translate is not the route's alone to end: a blackhole says nothing, and a packet for
+// the router is perhaps the reply of a translated connection.
+static __always_inline enum reason but_translated(struct packet *p, struct decision *d, enum reason why)
 {
-	return find_route(w, route4(bpf_ntohl(p->dst[0])));
+	if (!(p->policy & POLICY_TRANSLATES))
+		return why;
+	if (why == REASON_BLACKHOLE)
+		return REASON_CONNECTION;
+	if (why == REASON_LOCAL && d->connection && !d->connection->asked &&
+	    p->transport.protocol == IPPROTO_TCP && (p->transport.tcp & (TCP_SYN | TCP_ACK)) != TCP_SYN &&
+	    connected(p->ctx, d->connection))
+		return REASON_CONNECTION;
+	return why;
 }
 
-static __always_inline enum reason find_route6(struct packet *p, struct way *w)
+// The route of the packet's destination, or of what it is translated to.
+static __always_inline enum reason find_route4(struct packet *p, struct decision *d)
 {
-	return find_route(w, route6((__u64)bpf_ntohl(p->dst[0]) << 32 | bpf_ntohl(p->dst[1]),
-					 (__u64)bpf_ntohl(p->dst[2]) << 32 | bpf_ntohl(p->dst[3])));
+	struct iphdr *ip = p->ip;
+
+	p->dst[0] = diverted(d) ? d->connection->to.dst[1] : ip->daddr;
+	return but_translated(p, d, find_route(d, route4(bpf_ntohl(p->dst[0]))));
+}
+
+static __always_inline enum reason find_route6(struct packet *p, struct decision *d)
+{
+	struct ipv6hdr *ip = p->ip;
+
+	__builtin_memcpy(p->dst, &ip->daddr, sizeof(p->dst));
+	if (diverted(d))
+		__builtin_memcpy(p->dst, d->connection->to.dst, sizeof(p->dst));
+	return but_translated(p, d, find_route(d, route6((__u64)bpf_ntohl(p->dst[0]) << 32 | bpf_ntohl(p->dst[1]),
+							 (__u64)bpf_ntohl(p->dst[2]) << 32 | bpf_ntohl(p->dst[3]))));
 }
 
 static __always_inline __u32 neighbour4(__u32 interface, __be32 address)
@@ -87,13 +100,13 @@ static __always_inline __u32 neighbour6(__u32 interface, const __be32 *a)
 }
 
 // The adjacency, if packets may leave by it.
-static __always_inline enum reason use(struct way *w)
+static __always_inline enum reason use(struct decision *d)
 {
-	w->adj = bpf_map_lookup_elem(&adjacencies, &w->adjacency);
-	if (!w->adj)
+	d->adj = bpf_map_lookup_elem(&adjacencies, &d->adjacency);
+	if (!d->adj)
 		return REASON_NO_NEIGHBOUR;
-	w->head = *(volatile __u64 *)w->adj;
-	__u16 flags = ((struct adjacency *)&w->head)->flags;
+	d->head = *(volatile __u64 *)d->adj;
+	__u16 flags = ((struct adjacency *)&d->head)->flags;
 	if (flags & ADJ_VALID)
 		return REASON_NONE;
 	if (flags >> ADJ_REASON_SHIFT)
@@ -101,48 +114,48 @@ static __always_inline enum reason use(struct way *w)
 	return flags & ADJ_NO_PORT ? REASON_EGRESS : REASON_NO_NEIGHBOUR;
 }
 
-static __always_inline enum reason find_adjacency4(struct packet *p, struct way *w, struct control *c)
+static __always_inline enum reason find_adjacency4(struct packet *p, struct decision *d, struct control *c)
 {
 	struct iphdr *ip = p->ip;
-	__u32 via = HOP_WHERE(w->hop);
+	__u32 via = HOP_WHERE(d->hop);
 
-	if (HOP_KIND(w->hop) == HOP_GROUP) {
-		if (w->connection && w->connection->diverted) // the kernel hashes the translated destination
+	if (HOP_KIND(d->hop) == HOP_GROUP) {
+		if (diverted(d)) // the kernel hashes the translated destination
 			return REASON_CONNECTION;
 		if (c->multipath & MULTIPATH_KERNEL4 || (!c->ports4 && ip->protocol == IPPROTO_ICMP))
 			return REASON_MULTIPATH_HASH;
-		via = choose_member(via, HOP_COUNT(w->hop), multipath_hash4(p, c));
+		via = choose_member(via, HOP_COUNT(d->hop), multipath_hash4(p, c));
 	}
-	w->adjacency = via & VIA_ONLINK ? neighbour4(via & ~VIA_ONLINK, p->dst[0]) : via;
-	return use(w);
+	d->adjacency = via & VIA_ONLINK ? neighbour4(via & ~VIA_ONLINK, p->dst[0]) : via;
+	return use(d);
 }
 
-static __always_inline enum reason find_adjacency6(struct packet *p, struct way *w, struct control *c)
+static __always_inline enum reason find_adjacency6(struct packet *p, struct decision *d, struct control *c)
 {
 	struct ipv6hdr *ip = p->ip;
-	__u32 via = HOP_WHERE(w->hop);
+	__u32 via = HOP_WHERE(d->hop);
 
-	if (HOP_KIND(w->hop) == HOP_GROUP) {
-		if (w->connection && w->connection->diverted)
+	if (HOP_KIND(d->hop) == HOP_GROUP) {
+		if (diverted(d))
 			return REASON_CONNECTION;
 		if (walks6(ip->nexthdr))
 			return REASON_EXTENSION_HEADER;
 		if (c->multipath & MULTIPATH_KERNEL6)
 			return REASON_MULTIPATH_HASH;
-		via = choose_member(via, HOP_COUNT(w->hop), multipath_hash6(p, c));
+		via = choose_member(via, HOP_COUNT(d->hop), multipath_hash6(p, c));
 	}
-	w->adjacency = via & VIA_ONLINK ? neighbour6(via & ~VIA_ONLINK, p->dst) : via;
-	return use(w);
+	d->adjacency = via & VIA_ONLINK ? neighbour6(via & ~VIA_ONLINK, p->dst) : via;
+	return use(d);
 }
 
 // Does it fit, and does it leave by another interface than it came in?
-static __always_inline enum reason fits(struct packet *p, struct way *w, __u32 mtu, int redirects)
+static __always_inline enum reason fits(struct packet *p, struct decision *d, __u32 mtu, int redirects)
 {
-	__u32 route_mtu = HOP_MTU(w->hop);
+	__u32 route_mtu = HOP_MTU(d->hop);
 
 	if (p->length > mtu || (route_mtu && p->length > route_mtu))
 		return REASON_TOO_BIG;
-	if (redirects && w->adj->interface == p->interface)
+	if (redirects && d->adj->interface == p->interface)
 		return REASON_REDIRECT;
 	return REASON_NONE;
 }
@@ -153,12 +166,12 @@ static __always_inline enum reason fits(struct packet *p, struct way *w, __u32 m
 // for a while. It proves it again as soon as it sends a packet there itself, so one
 // packet a second goes up until it has: no process needs to watch. One CPU wins
 // the exchange.
-static __always_inline enum reason refresh(struct way *w)
+static __always_inline enum reason refresh(struct decision *d)
 {
-	__u64 *refreshed = &w->adj->refreshed;
+	__u64 *refreshed = &d->adj->refreshed;
 	__u64 last, now;
 
-	if (!(((struct adjacency *)&w->head)->flags & ADJ_STALE))
+	if (!(((struct adjacency *)&d->head)->flags & ADJ_STALE))
 		return REASON_NONE;
 	last = *(volatile __u64 *)refreshed;
 	now = bpf_ktime_get_coarse_ns();

@@ -11,9 +11,10 @@
 
 #include "count.h"
 #include "judge.h"
+#include "leave.h"
 #include "maps.h"
 #include "parse.h"
-#include "punt.h"
+#include "ordinary.h"
 #include "rewrite.h"
 #include "route.h"
 #include "sanity.h"
@@ -34,83 +35,83 @@ static __always_inline enum reason daemon_lives(struct control *c, __u32 off)
 	return trusted && (__s64)(bpf_jiffies64() - trusted) > 0 ? REASON_NO_DAEMON : REASON_NONE;
 }
 
-static __always_inline enum reason decide4(struct packet *p, struct way *w, struct control *c)
+static __always_inline enum reason decide4(struct packet *p, struct decision *d, struct control *c)
 {
 	PASS(FAMILY, daemon_lives(c, c->off4));
 	PASS(SANITY, sane_ipv4(p));
-	PASS(OURS, ours_ipv4(p));
+	PASS(ORDINARY, ordinary_ipv4(p));
 	PASS(TRANSPORT, transport4(p, c));
-	PASS(FLOW, early_flow(p, w, c, 0));
-	PASS(ROUTE, routed(p, w, find_route4(p, w)));
+	PASS(CONNECTION, early_flow(p, d, c, 0));
+	PASS(ROUTE, find_route4(p, d));
 	PASS(SOURCE, check_source4(p));
-	PASS(NEIGHBOUR, find_adjacency4(p, w, c));
-	PASS(FITS, fits(p, w, w->adj->mtu4, p->in->flags & IF_REDIRECTS4));
-	PASS(JUDGE, judge(p, w, c, 0));
-	PASS(SUMMED, summed4(p));
-	PASS(FRESH, refresh(w));
-	PASS(MATCH, recognised(p, w));
+	PASS(NEXT_HOP, find_adjacency4(p, d, c));
+	PASS(SIZE, fits(p, d, d->adj->mtu4, p->in->flags & IF_REDIRECTS4));
+	PASS(FIREWALL, judge(p, d, c, 0));
+	PASS(CHECKSUM, summed4(p));
+	PASS(FRESH, refresh(d));
+	PASS(MATCH, recognised(p, d));
 	return REASON_NONE;
 }
 
-static __always_inline enum reason decide6(struct packet *p, struct way *w, struct control *c)
+static __always_inline enum reason decide6(struct packet *p, struct decision *d, struct control *c)
 {
 	PASS(FAMILY, daemon_lives(c, c->off6));
 	PASS(SANITY, sane_ipv6(p));
-	PASS(OURS, ours_ipv6(p));
+	PASS(ORDINARY, ordinary_ipv6(p));
 	PASS(TRANSPORT, transport6(p, c));
-	PASS(FLOW, early_flow(p, w, c, 1));
-	PASS(ROUTE, routed(p, w, find_route6(p, w)));
+	PASS(CONNECTION, early_flow(p, d, c, 1));
+	PASS(ROUTE, find_route6(p, d));
 	PASS(SOURCE, check_source6(p));
-	PASS(NEIGHBOUR, find_adjacency6(p, w, c));
-	PASS(FITS, fits(p, w, w->adj->mtu6, 1));
-	PASS(JUDGE, judge(p, w, c, 1));
-	PASS(SUMMED, summed6(p));
-	PASS(FRESH, refresh(w));
-	PASS(MATCH, recognised(p, w));
+	PASS(NEXT_HOP, find_adjacency6(p, d, c));
+	PASS(SIZE, fits(p, d, d->adj->mtu6, 1));
+	PASS(FIREWALL, judge(p, d, c, 1));
+	PASS(CHECKSUM, summed6(p));
+	PASS(FRESH, refresh(d));
+	PASS(MATCH, recognised(p, d));
 	return REASON_NONE;
 }
 
-static __always_inline enum reason decide(struct packet *p, struct way *w, struct control *c)
+static __always_inline enum reason decide(struct packet *p, struct decision *d, struct control *c)
 {
-	PASS(PARSE, parse_frame(p));
+	PASS(ARRIVAL, parse_frame(p));
 	if (p->protocol == bpf_htons(ETH_P_IP))
-		return decide4(p, w, c);
+		return decide4(p, d, c);
 	if (p->protocol == bpf_htons(ETH_P_IPV6))
-		return decide6(p, w, c);
+		return decide6(p, d, c);
 	PASS(FAMILY, REASON_ETHERTYPE);
 	return REASON_NONE;
 }
 
-static __always_inline int forward(struct packet *p, struct way *w, struct control *c)
+static __always_inline int forward(struct packet *p, struct decision *d, struct control *c)
 {
-	__u32 in_bytes = p->end - p->data, tags = w->adj->tags, out_bytes;
+	__u32 in_bytes = p->end - p->data, tags = d->adj->tags, out_bytes;
 	enum reason why;
 	void *ip;
 
 	why = fit_tags(p, tags);
 	told(STAGE_REWRITE, why);
 	if (why != REASON_NONE)
-		return leave(p, w, c, why);
-	ip = write_ethernet(p, w, tags);
+		return leave(p, d, c, why);
+	ip = write_ethernet(p, d, tags);
 	if (!ip)
-		return leave(p, w, c, REASON_INTERNAL);
+		return leave(p, d, c, REASON_INTERNAL);
 	if (p->protocol == bpf_htons(ETH_P_IP) ? !age_ipv4(p, ip) : !age_ipv6(p, ip))
-		return leave(p, w, c, REASON_INTERNAL);
-	if (w->connection && w->connection->translated &&
-	    (p->protocol == bpf_htons(ETH_P_IP) ? !translate4(p, ip, &w->connection->to) : !translate6(p, ip, &w->connection->to)))
-		return leave(p, w, c, REASON_INTERNAL);
+		return leave(p, d, c, REASON_INTERNAL);
+	if (d->connection && d->connection->translated &&
+	    (p->protocol == bpf_htons(ETH_P_IP) ? !translate4(p, ip, &d->connection->to) : !translate6(p, ip, &d->connection->to)))
+		return leave(p, d, c, REASON_INTERNAL);
 	out_bytes = sizeof(struct ethernet) + tags * sizeof(struct tag) + p->length;
 	trim(p, out_bytes);
-	captured_went(p, XDP_REDIRECT, REASON_NONE, w->adj->interface, w->verdict);
+	captured_went(p, XDP_REDIRECT, REASON_NONE, d->adj->interface, d->verdict);
 
 	if (trace_build) {
-		write_trace(p, w, REASON_NONE);
+		write_trace(p, d, REASON_NONE);
 		return XDP_REDIRECT;
 	}
-	touch(w, p->length);
-	policy_count(p->policy, w->verdict, p->length);
-	count_forwarded(p->in->slot, in_bytes, w->adj->slot, out_bytes);
-	return bpf_redirect_map(&ports, w->adj->port, XDP_DROP);
+	touch(d, p->length);
+	policy_count(p->policy, d->verdict, p->length);
+	count_forwarded(p->in->slot, in_bytes, d->adj->slot, out_bytes);
+	return bpf_redirect_map(&ports, d->adj->port, XDP_DROP);
 }
 
 SEC("xdp")
@@ -121,17 +122,17 @@ int router(struct xdp_md *ctx)
 		.data = (void *)(long)ctx->data,
 		.end = (void *)(long)ctx->data_end,
 	};
-	struct way w = {};
+	struct decision d = {};
 	__u32 zero = 0;
 	struct control *c = bpf_map_lookup_elem(&control, &zero);
 
 	if (!c)
 		return XDP_PASS;
 	captured_came(ctx);
-	enum reason why = decide(&p, &w, c);
+	enum reason why = decide(&p, &d, c);
 	if (why != REASON_NONE)
-		return leave(&p, &w, c, why);
-	return forward(&p, &w, c);
+		return leave(&p, &d, c, why);
+	return forward(&p, &d, c);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

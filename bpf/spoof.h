@@ -32,7 +32,7 @@ static __always_inline int leads_to(__u32 via, __u32 interface)
 }
 
 // Whether the next hop, or any member of its group, leads out of the interface. A global function:
-// the verifier goes through its loop once, not once for each way that leads here.
+// the verifier goes through its loop once, not once for each path that leads here.
 __attribute__((weak)) __noinline int reaches(__u64 hop, __u32 interface)
 {
 	__u32 count = HOP_COUNT(hop), first = HOP_WHERE(hop);
@@ -50,15 +50,6 @@ __attribute__((weak)) __noinline int reaches(__u64 hop, __u32 interface)
 			return 1;
 	}
 	return 0;
-}
-
-// A source whose route leads nowhere. A broadcast address of a connected network
-// passes the kernel's nftables check and fails its rp_filter: it is asked.
-static __always_inline enum reason stopped_source4(__u32 why)
-{
-	if (why == REASON_SPECIAL_ROUTE)
-		return REASON_SPECIAL_ROUTE;
-	return why == REASON_BROADCAST ? REASON_SOURCE_CHECK : REASON_SPOOFED;
 }
 
 // What a route to the source that leads nowhere says of the packet. Only the kernel
@@ -85,12 +76,12 @@ static __always_inline enum reason check_source4(struct packet *p)
 	if (!(flags & (IF_STRICT4 | IF_LOOSE4)) && !perhaps_own(src))
 		return REASON_NONE;
 	hop = next_hop(route4(src));
-	if (HOP_KIND(hop) == HOP_STOP && HOP_COUNT(hop) == REASON_LOCAL)
+	if (HOP_KIND(hop) == HOP_STOP && HOP_REASON(hop) == REASON_LOCAL)
 		return REASON_OWN_SOURCE;
 	if (!(flags & (IF_STRICT4 | IF_LOOSE4)))
 		return REASON_NONE;
 	if (HOP_KIND(hop) == HOP_STOP)
-		return judge_stop(HOP_COUNT(hop));
+		return judge_stop(HOP_REASON(hop));
 	if (flags & IF_STRICT4 && !reaches(hop, p->interface))
 		return REASON_SPOOFED;
 	return REASON_NONE;

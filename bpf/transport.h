@@ -111,7 +111,7 @@ WITH_CONTEXT int read_transport(struct xdp_md *ctx, struct transport *t, __u32 o
 		return read_ports(t, at, end, length);
 	case IPPROTO_ICMP:
 	case IPPROTO_ICMPV6:
-		STAGE(read_ports(t, at, end, length));
+		TRY(read_ports(t, at, end, length));
 		t->dport = t->sport; // type and code are the first two bytes
 		t->sport = 0;
 		break;
@@ -124,7 +124,7 @@ WITH_CONTEXT int read_transport(struct xdp_md *ctx, struct transport *t, __u32 o
 // What is behind an IP header of so many bytes.
 static __always_inline enum reason look_behind(struct packet *p, __u32 header)
 {
-	STAGE(read_transport(p->ctx, &p->transport, p->ip - p->data + header, p->length - header));
+	TRY(read_transport(p->ctx, &p->transport, p->ip - p->data + header, p->length - header));
 #ifndef CONNTRACK
 	// Makes the verifier forget which protocol leaves what, or it would go on for each of them.
 	__u64 any = p->ctx->ingress_ifindex, *all = (__u64 *)&p->transport, found = *all;
@@ -139,7 +139,6 @@ static __always_inline enum reason transport4(struct packet *p, struct control *
 {
 	struct iphdr *ip = p->ip;
 
-	p->dst[0] = ip->daddr;
 	if (!firewall_build)
 		return REASON_NONE;
 	p->policy = *(volatile __u32 *)&c->policy;
@@ -155,7 +154,6 @@ static __always_inline enum reason transport6(struct packet *p, struct control *
 {
 	struct ipv6hdr *ip = p->ip;
 
-	__builtin_memcpy(p->dst, &ip->daddr, sizeof(p->dst));
 	if (!firewall_build)
 		return REASON_NONE;
 	p->policy = *(volatile __u32 *)&c->policy;

@@ -74,7 +74,7 @@ func (p *program) shareFirewall() error {
 		from *ebpf.Map
 		to   *[]byte
 	}{
-		{m.PolicyWays, &ways}, {m.ClassifyImage, &image}, {m.ClassifyActive, &active}, {m.SetImage, &sets},
+		{m.PolicyPairs, &ways}, {m.ClassifyImage, &image}, {m.ClassifyActive, &active}, {m.SetImage, &sets},
 		{m.FlowControl, &memory.Control}, {m.FlowIndex, &memory.Index}, {m.FlowSides, &memory.Sides},
 		{m.FlowFree, &memory.Free}, {m.FlowSources, &memory.Sources},
 	} {

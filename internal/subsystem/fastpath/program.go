@@ -203,7 +203,7 @@ func (p *program) shared() map[string]*ebpf.Map {
 		routerMapFib6Image: m.Fib6Image, routerMapInterfaces: m.Interfaces, routerMapMembers: m.Members,
 		routerMapNeighbours4: m.Neighbours4, routerMapNeighbours6: m.Neighbours6, routerMapNexthops: m.Nexthops,
 		routerMapOwn4: m.Own4, routerMapPorts: m.Ports, routerMapTrace: m.Trace, routerMapVlans: m.Vlans,
-		routerMapClassifyImage: m.ClassifyImage, routerMapSetImage: m.SetImage, routerMapPolicyWays: m.PolicyWays,
+		routerMapClassifyImage: m.ClassifyImage, routerMapSetImage: m.SetImage, routerMapPolicyPairs: m.PolicyPairs,
 		routerMapPolicyCounts: m.PolicyCounts, routerMapPolicyLogged: m.PolicyLogged,
 		routerMapFlowControl: m.FlowControl, routerMapFlowIndex: m.FlowIndex, routerMapFlowSides: m.FlowSides,
 		routerMapFlowFree: m.FlowFree, routerMapFlowSources: m.FlowSources, routerMapFlowCounts: m.FlowCounts, routerMapFlowEnded: m.FlowEnded,

@@ -24,21 +24,21 @@ type stageWords struct {
 }
 
 var stageTexts = [routerStageSTAGE_COUNT]stageWords{
-	routerStageSTAGE_PARSE:     {"arrival", (*journey).arrival},
-	routerStageSTAGE_FAMILY:    {"family", (*journey).family},
-	routerStageSTAGE_SANITY:    {"sanity", (*journey).sanity},
-	routerStageSTAGE_OURS:      {"ordinary", (*journey).ordinary},
-	routerStageSTAGE_TRANSPORT: {"transport", (*journey).transport},
-	routerStageSTAGE_FLOW:      {"connection", (*journey).connection},
-	routerStageSTAGE_ROUTE:     {"route", (*journey).route},
-	routerStageSTAGE_SOURCE:    {"source", (*journey).source},
-	routerStageSTAGE_NEIGHBOUR: {"next hop", (*journey).neighbour},
-	routerStageSTAGE_FITS:      {"size", (*journey).size},
-	routerStageSTAGE_JUDGE:     {"firewall", (*journey).firewall},
-	routerStageSTAGE_SUMMED:    {"checksum", (*journey).summed},
-	routerStageSTAGE_FRESH:     {"fresh", (*journey).fresh},
-	routerStageSTAGE_MATCH:     {"match", (*journey).recognised},
-	routerStageSTAGE_REWRITE:   {"rewrite", (*journey).rewrite},
+	routerStageSTAGE_ARRIVAL:    {"arrival", (*journey).arrival},
+	routerStageSTAGE_FAMILY:     {"family", (*journey).family},
+	routerStageSTAGE_SANITY:     {"sanity", (*journey).sanity},
+	routerStageSTAGE_ORDINARY:   {"ordinary", (*journey).ordinary},
+	routerStageSTAGE_TRANSPORT:  {"transport", (*journey).transport},
+	routerStageSTAGE_CONNECTION: {"connection", (*journey).connection},
+	routerStageSTAGE_ROUTE:      {"route", (*journey).route},
+	routerStageSTAGE_SOURCE:     {"source", (*journey).source},
+	routerStageSTAGE_NEXT_HOP:   {"next hop", (*journey).neighbour},
+	routerStageSTAGE_SIZE:       {"size", (*journey).size},
+	routerStageSTAGE_FIREWALL:   {"firewall", (*journey).firewall},
+	routerStageSTAGE_CHECKSUM:   {"checksum", (*journey).summed},
+	routerStageSTAGE_FRESH:      {"fresh", (*journey).fresh},
+	routerStageSTAGE_MATCH:      {"match", (*journey).recognised},
+	routerStageSTAGE_REWRITE:    {"rewrite", (*journey).rewrite},
 }
 
 // journey is one packet's way through the program, for those who put it in words.
@@ -80,15 +80,15 @@ func (j *journey) refusal(stage int, why Reason) string {
 		return j.route() + ": " + text
 	case routerStageSTAGE_SOURCE:
 		return j.source() + ": " + text
-	case routerStageSTAGE_JUDGE:
+	case routerStageSTAGE_FIREWALL:
 		return j.firewall() + ": " + text
 	case routerStageSTAGE_MATCH:
 		return j.recognised() + ": " + text
-	case routerStageSTAGE_NEIGHBOUR:
+	case routerStageSTAGE_NEXT_HOP:
 		return j.neighbour() + ": " + text
-	case routerStageSTAGE_FITS, routerStageSTAGE_FRESH:
+	case routerStageSTAGE_SIZE, routerStageSTAGE_FRESH:
 		return fmt.Sprintf("%s: %s", j.neighbour(), text)
-	case routerStageSTAGE_PARSE:
+	case routerStageSTAGE_ARRIVAL:
 		if why == Reason(routerReasonREASON_OTHER_MAC) {
 			return fmt.Sprintf("%s, and this interface has %s", text, j.t.macOf(j.verdict.Ingress))
 		}

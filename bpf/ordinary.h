@@ -7,8 +7,8 @@
 // 0.0.0.0/8 (but for 0.0.0.0) and 240.0.0.0/4 (but for 255.255.255.255) are
 // ordinary addresses to Linux, so they are here; 127/8 hangs on a setting, so the
 // kernel is asked.
-#ifndef MINNE_PUNT_H
-#define MINNE_PUNT_H
+#ifndef MINNE_ORDINARY_H
+#define MINNE_ORDINARY_H
 
 #include "parse.h"
 
@@ -24,7 +24,7 @@ static __always_inline enum reason not_forwarded(const struct interface *in)
 	return off ? off : REASON_FORWARDING_OFF;
 }
 
-static __always_inline enum reason ours_ipv4(struct packet *p)
+static __always_inline enum reason ordinary_ipv4(struct packet *p)
 {
 	struct iphdr *ip = p->ip;
 	__u32 src = bpf_ntohl(ip->saddr), dst = bpf_ntohl(ip->daddr);
@@ -77,7 +77,7 @@ static __always_inline enum reason odd_ipv6(const struct in6_addr *src, const st
 	return REASON_NONE;
 }
 
-static __always_inline enum reason ours_ipv6(struct packet *p)
+static __always_inline enum reason ordinary_ipv6(struct packet *p)
 {
 	struct ipv6hdr *ip = p->ip;
 
@@ -85,7 +85,7 @@ static __always_inline enum reason ours_ipv6(struct packet *p)
 		return not_forwarded(p->in);
 	if (multicast6(&ip->saddr))
 		return REASON_MARTIAN_SOURCE;
-	STAGE(odd_ipv6(&ip->saddr, &ip->daddr));
+	TRY(odd_ipv6(&ip->saddr, &ip->daddr));
 	if (multicast6(&ip->daddr))
 		return REASON_MULTICAST;
 	if (link_local6(&ip->saddr) || link_local6(&ip->daddr))

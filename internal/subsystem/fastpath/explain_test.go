@@ -98,9 +98,9 @@ func explainWorld(b *bench, v6 bool) packet.World {
 // TestExplainIsExact asks about thousands of packets and then sends each through the program that
 // forwards: same verdict, same reason, same bytes, same port. Asking leaves no mark.
 func TestExplainIsExact(t *testing.T) {
-	const frames = 4000 // of each family
-	b := newBench(t)
+	const frames = 4000                              // of each family
 	sysctl(t, "ipv6/fib_multipath_hash_policy", "1") // by the kernel's own, 0, most IPv6 packets go up
+	b := newBench(t)
 	d := b.desired()
 	d.Interfaces["in"] = DesiredPort{FastPath: true, AntiSpoof: "strict"}
 	d.Interfaces["out"] = DesiredPort{FastPath: true, AntiSpoof: "loose"}

@@ -5,6 +5,7 @@ package fastpath
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf"
 
@@ -16,25 +17,12 @@ import (
 // Recognition of flows by patterns: bpf/match.h searches, package match has the patterns, and here they
 // meet. The automata are part of the program: other patterns are another program, other limits are not.
 
-// matchMaps are the program's maps for it, but for the scratch that each program has of its own.
-func (p *program) matchMaps() map[string]*ebpf.Map {
-	m := &p.objects.routerMaps
-	return map[string]*ebpf.Map{
-		match.ImageMap: m.MatchImage, match.LabelsMap: m.MatchLabels, match.FlowsMap: m.MatchFlows, match.LimitsMap: m.MatchLimits,
-		match.TalliesMap: m.MatchTallies, match.HitsMap: m.MatchHits, match.EffortMap: m.MatchEffort,
-	}
-}
-
 // lastingFor is the maps that a program of a shape goes on with: with the same patterns, what is known of flows too.
 func (p *program) lastingFor(s shape) map[string]*ebpf.Map {
-	all := p.lasting()
 	if s.match == p.match {
-		of := p.matchMaps()
-		for _, name := range match.Lasting {
-			all[name] = of[name]
-		}
+		return p.mapsOf(slices.Concat(lastingMaps, match.Lasting))
 	}
-	return all
+	return p.mapsOf(lastingMaps)
 }
 
 // recognises fills in what the program must know of the patterns.

@@ -428,7 +428,10 @@ func TestLabelsOfConnections(t *testing.T) {
 func TestWithoutPatterns(t *testing.T) {
 	b := newBench(t)
 	tables := map[ebpf.MapID]string{}
-	for name, m := range b.fast.prog.matchMaps() {
+	for name, m := range b.fast.prog.maps {
+		if !strings.HasPrefix(name, "match_") {
+			continue
+		}
 		info, err := m.Info()
 		must(t, err)
 		id, _ := info.ID()

@@ -74,9 +74,8 @@ func loadCounting(dir string, s shape) (*program, error) {
 
 // pinCounters pins the program's counters where they are not.
 func pinCounters(dir string, p *program) error {
-	all := p.lasting()
 	for _, name := range counterMaps {
-		m, path := all[name], filepath.Join(dir, name)
+		m, path := p.maps[name], filepath.Join(dir, name)
 		if _, err := os.Lstat(path); err == nil {
 			continue
 		}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
@@ -16,6 +18,19 @@ import (
 	"minne/internal/subsystem/fastpath/mapped"
 	"minne/internal/subsystem/fastpath/match"
 )
+
+// The builds of a program (ordinary, tracing, capturing) and the program that makes flows have all maps in common,
+// but for these, which each has for itself: scratch of the packet at hand, and a capture's own.
+var privateMaps = []string{
+	routerMapConnections, routerMapQuestions, routerMapMatchWorks, routerMapWindows,
+	routerMapCaptureRecord, routerMapCaptureRing, routerMapCaptureTally,
+}
+
+// lastingMaps are those that the program of another shape goes on with.
+var lastingMaps = []string{
+	routerMapReasons, routerMapTraffic, routerMapSamples, routerMapGuardControl, routerMapGuardBudgets,
+	routerMapGuardSources, routerMapGuardPorts, routerMapGuardPeers, routerMapGuardCounts,
+}
 
 // counterMaps outlive the program: their pins let a new daemon go on counting.
 var counterMaps = []string{routerMapReasons, routerMapTraffic, routerMapGuardCounts}
@@ -34,6 +49,7 @@ type shape struct {
 type program struct {
 	shape
 	objects routerObjects
+	maps    map[string]*ebpf.Map // those of objects, by name
 	tracer  *ebpf.Program
 	regions [][]byte
 
@@ -69,8 +85,15 @@ func load(s shape, counters map[string]*ebpf.Map) (*program, error) {
 		return nil, err
 	}
 	p := &program{shape: s}
-	if err := spec.LoadAndAssign(&p.objects, &ebpf.CollectionOptions{MapReplacements: counters}); err != nil {
+	all, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: counters})
+	if err != nil {
 		return nil, fmt.Errorf("loading the fast path's program: %w", explainLoad(err))
+	}
+	defer all.Close() // what objects does not take: the constants
+	p.maps = maps.Clone(all.Maps)
+	maps.DeleteFunc(p.maps, func(name string, _ *ebpf.Map) bool { return strings.HasPrefix(name, ".") })
+	if err := all.Assign(&p.objects); err != nil {
+		return nil, fmt.Errorf("taking over the fast path's program: %w", err)
 	}
 	if err := errors.Join(p.share(), p.loadEnter()); err != nil {
 		p.close()
@@ -185,32 +208,19 @@ func (p *program) loadEnter() error {
 	return nil
 }
 
-// lasting is the maps that the program of another shape goes on with.
-func (p *program) lasting() map[string]*ebpf.Map {
-	m := &p.objects.routerMaps
-	return map[string]*ebpf.Map{
-		routerMapReasons: m.Reasons, routerMapTraffic: m.Traffic, routerMapSamples: m.Samples,
-		routerMapGuardControl: m.GuardControl, routerMapGuardBudgets: m.GuardBudgets, routerMapGuardSources: m.GuardSources,
-		routerMapGuardPorts: m.GuardPorts, routerMapGuardPeers: m.GuardPeers, routerMapGuardCounts: m.GuardCounts,
+// mapsOf is some of the maps by name.
+func (p *program) mapsOf(names []string) map[string]*ebpf.Map {
+	some := map[string]*ebpf.Map{}
+	for _, name := range names {
+		some[name] = p.maps[name]
 	}
+	return some
 }
 
 // shared is the maps that a twin has in common with the program.
 func (p *program) shared() map[string]*ebpf.Map {
-	m := &p.objects.routerMaps
-	all := map[string]*ebpf.Map{
-		routerMapAdjacencies: m.Adjacencies, routerMapControl: m.Control, routerMapFib4Image: m.Fib4Image,
-		routerMapFib6Image: m.Fib6Image, routerMapInterfaces: m.Interfaces, routerMapMembers: m.Members,
-		routerMapNeighbours4: m.Neighbours4, routerMapNeighbours6: m.Neighbours6, routerMapNexthops: m.Nexthops,
-		routerMapOwn4: m.Own4, routerMapPorts: m.Ports, routerMapTrace: m.Trace, routerMapVlans: m.Vlans,
-		routerMapClassifyImage: m.ClassifyImage, routerMapSetImage: m.SetImage, routerMapPolicyPairs: m.PolicyPairs,
-		routerMapPolicyCounts: m.PolicyCounts, routerMapPolicyLogged: m.PolicyLogged,
-		routerMapFlowControl: m.FlowControl, routerMapFlowIndex: m.FlowIndex, routerMapFlowSides: m.FlowSides,
-		routerMapFlowFree: m.FlowFree, routerMapFlowSources: m.FlowSources, routerMapFlowCounts: m.FlowCounts, routerMapFlowEnded: m.FlowEnded,
-		routerMapFlowAsks: m.FlowAsks, routerMapFlowAsked: m.FlowAsked,
-	}
-	maps.Copy(all, p.lasting())
-	maps.Copy(all, p.matchMaps())
+	all := maps.Clone(p.maps)
+	maps.DeleteFunc(all, func(name string, _ *ebpf.Map) bool { return slices.Contains(privateMaps, name) })
 	return all
 }
 

@@ -190,11 +190,10 @@ func (p *port) mendPin(dir string) (mended bool, err error) {
 
 // mendCounters pins the program's counters where they are not.
 func mendCounters(dir string, p *program) (mended bool, err error) {
-	all := p.lasting()
 	for _, name := range counterMaps {
 		path := filepath.Join(dir, name)
 		if there, err := ebpf.LoadPinnedMap(path, &ebpf.LoadPinOptions{ReadOnly: true}); err == nil {
-			same := mapID(there) == mapID(all[name])
+			same := mapID(there) == mapID(p.maps[name])
 			there.Close()
 			if same {
 				continue

@@ -49,6 +49,6 @@ func TestBenchPlatform(t *testing.T) {
 	try(exitUsage, `no algorithm "dfa": there are tree-bitmap`, "platform", "--algorithms", "dfa")
 	try(exitUsage, "--seconds 0", "platform", "--seconds", "0")
 	try(exitUsage, "expected minne bench merge FILE…", "merge")
-	try(exitFailed, "table:2: \"192.0.2.0/240\" is no prefix", "platform", "--algorithms", "range", "--table", file("table", "10.0.0.0/8\n192.0.2.0/240\n"))
+	try(exitFailed, "table:2: \"192.0.2.0/240\" is not a prefix", "platform", "--algorithms", "range", "--table", file("table", "10.0.0.0/8\n192.0.2.0/240\n"))
 	try(exitFailed, "expected what minne bench platform --json printed", "merge", table)
 }

@@ -141,7 +141,7 @@ func TestReadAnswers(t *testing.T) {
 		"wan-address: 198.51.100.2/30\n":      "needs the provider's router",
 		"lan: 10.0.0.1\n":                     "answers.yaml:1:6",
 		"ssh: key\n":                          "there is no key that could log in",
-		"ssh-keys: [nonsense]\n":              "is no public key",
+		"ssh-keys: [nonsense]\n":              "is not a public key",
 		"wan-dns: [9.9.9.9]\nhostname: a b\n": "expected letters, digits and dashes",
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {

@@ -117,15 +117,15 @@ const maxHostname = 64
 func (c *checker) system() {
 	s := c.cfg.System
 	if s.Hostname != "" && (len(s.Hostname) > maxHostname || !hostname.MatchString(s.Hostname)) {
-		c.refuse("system.hostname", fmt.Sprintf("%q is no host name", abridge(s.Hostname)),
+		c.refuse("system.hostname", fmt.Sprintf("%q is not a valid host name", abridge(s.Hostname)),
 			fmt.Sprintf("labels of letters, digits and dashes, at most 63 each and %d in all (RFC 1123)", maxHostname), nearestHostname(s.Hostname))
 	}
 	routing := c.cfg.Routing
 	switch id := s.RouterID; {
 	case !id.IsValid() && (routing.BGP != nil || routing.OSPF != nil || routing.OSPF3 != nil):
-		c.refuse("system.router-id", "system lacks router-id, which BGP and OSPF need", "an IPv4 address, best one of this router's own", c.ownIPv4())
+		c.refuse("system.router-id", "system lacks router-id, which BGP and OSPF need", "an IPv4 address, preferably one of this router's", c.ownIPv4())
 	case id.IsValid() && (!id.Is4() || id.IsUnspecified() || id.IsMulticast() || id == broadcast):
-		c.refuse("system.router-id", fmt.Sprintf("router id %s is no ordinary IPv4 address", id), "an IPv4 address, best one of this router's own", c.ownIPv4())
+		c.refuse("system.router-id", fmt.Sprintf("router id %s is not a unicast IPv4 address", id), "an IPv4 address, preferably one of this router's", c.ownIPv4())
 	}
 }
 
@@ -275,7 +275,7 @@ func once[T comparable](c *checker, path string, items []T, text func(T) string)
 	seen := map[T]bool{}
 	for i, item := range items {
 		if seen[item] {
-			c.refuse(indexPath(path, i), fmt.Sprintf("%s stands in the list twice", text(item)), "each once", "")
+			c.refuse(indexPath(path, i), fmt.Sprintf("%s is in the list twice", text(item)), "each once", "")
 		}
 		seen[item] = true
 	}

@@ -24,7 +24,7 @@ func (c *checker) bgp(b *BGP) {
 		at := indexPath(path+".announce", i)
 		switch {
 		case p.Bits() == 0:
-			c.refuse(at, fmt.Sprintf("%s can't be announced as an own prefix", p), "the default route by export: {routes: default} of a peer", "")
+			c.refuse(at, fmt.Sprintf("%s cannot be in the announce list", p), "the default route by export: {routes: default} of a peer", "")
 		case p.Addr().IsMulticast() || p.Addr().IsLoopback() || p.Addr().IsLinkLocalUnicast():
 			c.refuse(at, fmt.Sprintf("%s is not routed between networks", p), "unicast prefixes", "")
 		}
@@ -54,7 +54,7 @@ func (c *checker) bgp(b *BGP) {
 func (c *checker) asn(path string, n ASN) {
 	switch n {
 	case 0, 23456, 65535, 4294967295:
-		c.refuse(path, fmt.Sprintf("AS number %s is reserved, nobody has it", n), asnForm, "")
+		c.refuse(path, fmt.Sprintf("AS number %s is reserved", n), asnForm, "")
 	}
 }
 
@@ -101,14 +101,14 @@ func (c *checker) peerSession(path string, p *BGPPeer, b *BGP) {
 	c.description(path+".description", p.Description)
 	once(c, path+".families", p.Families, func(f Family) string { return string(f) })
 	if c.cfg.Written(path+".families") && len(p.Families) == 0 {
-		c.refuse(path+".families", "the list of families is empty", "ipv4, ipv6 or both; without families the address tells", "")
+		c.refuse(path+".families", "the list of families is empty", "ipv4, ipv6 or both; without families: the family of the address", "")
 	}
 	if p.Password != "" {
 		c.password(path+".password", p.Password)
 	}
 	c.seconds(path+".hold-time", p.HoldTime, 3, 65535) // RFC 4271 section 4.2
 	if p.Multihop != 0 && p.ASN == b.ASN {
-		c.refuse(path+".multihop", "an internal session reaches any distance by itself", "multihop only for external peers", "")
+		c.refuse(path+".multihop", "an internal session needs no multihop", "multihop only for external peers", "")
 	} else if p.Multihop != 0 && p.Address.Is6() && p.Address.IsLinkLocalUnicast() {
 		c.refuse(path+".multihop", "a link-local address is never more than one hop away", "no multihop", "")
 	}
@@ -136,7 +136,7 @@ func (c *checker) peerPolicy(path string, p *BGPPeer) {
 	once(c, path+".import.accept", p.Import.Accept, Prefix.String)
 	for i, prefix := range p.Import.Accept {
 		if !speaks(p, familyOf(prefix.Addr())) {
-			c.refuse(indexPath(path+".import.accept", i), fmt.Sprintf("the session does not exchange %s, so it brings no part of %s", familyOf(prefix.Addr()), prefix),
+			c.refuse(indexPath(path+".import.accept", i), fmt.Sprintf("the session does not exchange %s, so it cannot bring %s", familyOf(prefix.Addr()), prefix),
 				fmt.Sprintf("a prefix of its family, or %s in families", familyOf(prefix.Addr())), "")
 		}
 	}
@@ -148,7 +148,7 @@ func (c *checker) peerPolicy(path string, p *BGPPeer) {
 		c.limitFamily(path, p, "ipv6", limit.IPv6)
 		if after := time.Duration(limit.RestartAfter); c.cfg.Written(path+".import.max-prefixes.restart-after") &&
 			(after%time.Minute != 0 || after < time.Minute || after > 65535*time.Minute) {
-			c.refuse(path+".import.max-prefixes.restart-after", fmt.Sprintf("%s is no time that a session can wait", limit.RestartAfter), "whole minutes, 1m to 65535m", "")
+			c.refuse(path+".import.max-prefixes.restart-after", fmt.Sprintf("%s is not a valid restart-after", limit.RestartAfter), "whole minutes, 1m to 65535m", "")
 		}
 	}
 }

@@ -88,7 +88,7 @@ func (c *checker) link(path, name string, i *Interface, links map[string]string)
 			set++
 			key, at = "bus address "+m.Path, path+".match.path"
 			if strings.ContainsAny(m.Path, " \t") {
-				c.refuse(at, fmt.Sprintf("%q is no bus address", abridge(m.Path)), "what ethtool -i prints as bus-info, as 0000:01:00.0", "")
+				c.refuse(at, fmt.Sprintf("%q is not a bus address", abridge(m.Path)), "what ethtool -i prints as bus-info, as 0000:01:00.0", "")
 			}
 		}
 		if set != 1 {
@@ -97,7 +97,7 @@ func (c *checker) link(path, name string, i *Interface, links map[string]string)
 		}
 	}
 	if other, taken := links[key]; taken {
-		c.refuse(at, fmt.Sprintf("interface %s is the link with %s already", other, key), "one interface for one link", "")
+		c.refuse(at, fmt.Sprintf("interface %s already uses the link with %s", other, key), "one interface for one link", "")
 		return
 	}
 	links[key] = name
@@ -113,14 +113,14 @@ func (c *checker) vlan(path, name string, i *Interface, tags map[VLAN]string) {
 		return
 	}
 	if other, taken := tags[v]; taken {
-		c.refuse(path+".id", fmt.Sprintf("interface %s is VLAN %d (%s) on %s already", other, v.ID, v.Protocol, v.Parent), "another id", "")
+		c.refuse(path+".id", fmt.Sprintf("interface %s is already VLAN %d (%s) on %s", other, v.ID, v.Protocol, v.Parent), "another id", "")
 	}
 	tags[v] = name
 	seen, up := 1, v.Parent
 	for p := c.cfg.Interfaces[up]; p != nil && p.VLAN != nil; p = c.cfg.Interfaces[up] {
 		seen++
 		if up = p.VLAN.Parent; up == name || seen > len(c.cfg.Interfaces) {
-			c.refuse(path+".parent", fmt.Sprintf("%s is its own parent in the end", name), "a parent that does not sit on "+name, "")
+			c.refuse(path+".parent", fmt.Sprintf("%s is its own parent, directly or through others", name), "a parent that is not a VLAN on "+name, "")
 			return
 		}
 	}

@@ -46,10 +46,10 @@ func (c *checker) ospfRoutes(path string, o *OSPF) {
 	once(c, path+".redistribute", o.Redistribute, func(r Redistribute) string { return string(r) })
 	if c.cfg.Routing.BGP == nil {
 		if i := slices.Index(o.Redistribute, "bgp"); i >= 0 {
-			c.refuse(indexPath(path+".redistribute", i), "there is no BGP to redistribute from", "routing.bgp, or another word", "")
+			c.refuse(indexPath(path+".redistribute", i), "routing.bgp is not configured, so there are no routes to redistribute", "routing.bgp, or another word", "")
 		}
 		if o.DefaultRoute == "bgp" {
-			c.refuse(path+".default-route", "there is no BGP to bring a default route", "routing.bgp, or always or never", "")
+			c.refuse(path+".default-route", "routing.bgp is not configured, so there is no default route from BGP", "routing.bgp, or always or never", "")
 		}
 	}
 	const megabit = 1_000_000

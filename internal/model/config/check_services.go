@@ -19,7 +19,7 @@ func (c *checker) leasing() {
 		i, path := c.cfg.Interfaces[name], joinPath("interfaces", name)
 		switch on := i.DHCP.On(); {
 		case on && name == loopback:
-			c.refuse(path+".dhcp", "nobody gives addresses on lo", "dhcp on a port or VLAN", "")
+			c.refuse(path+".dhcp", "lo cannot be a DHCP client", "dhcp on a port or VLAN", "")
 		case !on && c.cfg.Written(path+".dhcp-distance"):
 			c.refuse(path+".dhcp-distance", "dhcp-distance without dhcp: on", "both or neither", "")
 		case on && c.sameDefault(i.DHCPDistance):
@@ -69,9 +69,9 @@ func (c *checker) serves(path, name, what string) bool {
 	switch {
 	case i == nil:
 	case name == loopback:
-		c.refuse(path, "nobody else is on lo", "a port or VLAN", "")
+		c.refuse(path, "lo has no hosts to serve", "a port or VLAN", "")
 	case i.DHCP.On():
-		c.refuse(path, fmt.Sprintf("%s gets its address from a DHCP server: its neighbours are not ours to serve (%s)", name, what),
+		c.refuse(path, fmt.Sprintf("%s gets its address from a DHCP server, so this router cannot serve its hosts (%s)", name, what),
 			"an interface with addresses of its own", "")
 	case len(i.Addresses) == 0:
 		c.refuse(path, fmt.Sprintf("%s has no address for the %s", name, what), "addresses: under interfaces."+name, "")
@@ -128,11 +128,11 @@ func (c *checker) dhcpServer(path, name string, d *DHCPServer, hosts map[string]
 	case !d.Pool.First.Is4():
 		c.refuse(path+".pool", "DHCP gives IPv4 addresses only", "a range of IPv4 addresses; for IPv6 there are router-advertisements", "")
 	case !ok || !own.Contains(d.Pool.Last):
-		c.refuse(path+".pool", fmt.Sprintf("%s does not lie in a network of %s", d.Pool, name), c.ownNetworks(name, true), "")
+		c.refuse(path+".pool", fmt.Sprintf("%s is not in a network of %s", d.Pool, name), c.ownNetworks(name, true), "")
 	case d.Pool.Contains(own.Addr()):
-		c.refuse(path+".pool", fmt.Sprintf("the router's own address %s lies in the pool", own.Addr()), "a range without it", "")
+		c.refuse(path+".pool", fmt.Sprintf("the pool contains the router's own address %s", own.Addr()), "a range without it", "")
 	case edge(netip.PrefixFrom(d.Pool.First, own.Bits())) != "" || edge(netip.PrefixFrom(d.Pool.Last, own.Bits())) != "":
-		c.refuse(path+".pool", fmt.Sprintf("the first or the last address of %s is no host's", own.Masked()), "a range without them", "")
+		c.refuse(path+".pool", fmt.Sprintf("the pool contains the network or broadcast address of %s", own.Masked()), "a range without them", "")
 	}
 	c.seconds(path+".lease-time", d.LeaseTime, 120, int((365*24*time.Hour)/time.Second))
 	if d.Router.IsValid() && !own.Contains(d.Router) {
@@ -140,7 +140,7 @@ func (c *checker) dhcpServer(path, name string, d *DHCPServer, hosts map[string]
 	}
 	for i, a := range d.DNS {
 		if !a.Is4() {
-			c.refuse(indexPath(path+".dns", i), "DHCP tells IPv4 addresses only", "an IPv4 address", "")
+			c.refuse(indexPath(path+".dns", i), "DHCP can announce IPv4 addresses only", "an IPv4 address", "")
 		}
 	}
 	addresses := map[netip.Addr]string{}
@@ -152,7 +152,7 @@ func (c *checker) dhcpServer(path, name string, d *DHCPServer, hosts map[string]
 			continue
 		}
 		if other, taken := hosts[host]; taken {
-			c.refuse(at, fmt.Sprintf("the name %s stands in %s already", host, other), "each name once", "")
+			c.refuse(at, fmt.Sprintf("%[2]s already has the name %[1]s", host, other), "each name once", "")
 		}
 		if other, taken := macs[s.MAC]; taken {
 			c.refuse(at+".mac", fmt.Sprintf("%s has this MAC address already", other), "each MAC address once", "")
@@ -161,9 +161,9 @@ func (c *checker) dhcpServer(path, name string, d *DHCPServer, hosts map[string]
 			c.refuse(at+".address", fmt.Sprintf("%s has this address already", other), "each address once", "")
 		}
 		if !own.Contains(s.Address) || !s.Address.Is4() {
-			c.refuse(at+".address", fmt.Sprintf("%s does not lie in a network of %s", s.Address, name), c.ownNetworks(name, true), "")
+			c.refuse(at+".address", fmt.Sprintf("%s is not in a network of %s", s.Address, name), c.ownNetworks(name, true), "")
 		} else if s.Address == own.Addr() || edge(netip.PrefixFrom(s.Address, own.Bits())) != "" {
-			c.refuse(at+".address", fmt.Sprintf("%s can't be a host's: it is the router's, or an edge of the network", s.Address), "another address", "")
+			c.refuse(at+".address", fmt.Sprintf("%s is the router's own address, or the network or broadcast address", s.Address), "another address", "")
 		}
 		hosts[host], macs[s.MAC], addresses[s.Address] = at, host, host
 	}
@@ -171,7 +171,7 @@ func (c *checker) dhcpServer(path, name string, d *DHCPServer, hosts map[string]
 
 func (c *checker) advertisement(path, name string, r *RouterAdvertisement) {
 	if len(r.Prefixes) == 0 {
-		c.refuse(path+".prefixes", "no prefix is told", "a network of length 64 of "+name, "")
+		c.refuse(path+".prefixes", "the list of prefixes is empty", "a network of length 64 of "+name, "")
 	}
 	once(c, path+".prefixes", r.Prefixes, func(p Prefix) string { return p.String() })
 	for i, p := range r.Prefixes {
@@ -182,7 +182,7 @@ func (c *checker) advertisement(path, name string, r *RouterAdvertisement) {
 		case !p.Addr().Is6():
 			c.refuse(at, "router advertisements are IPv6", "an IPv6 network of length 64", "")
 		case p.Bits() != 64:
-			c.refuse(at, fmt.Sprintf("hosts can't make themselves addresses in a network of length %d", p.Bits()), "a network of length 64 (RFC 4862)", "")
+			c.refuse(at, fmt.Sprintf("hosts cannot form addresses in a network of length %d", p.Bits()), "a network of length 64 (RFC 4862)", "")
 		case !ok || !own:
 			c.refuse(at, fmt.Sprintf("%s has no address in %s", name, p), "an address of that network with length 64 under interfaces."+name, "")
 		}
@@ -201,43 +201,43 @@ func (c *checker) hostLabel(path, name string) {
 		return
 	}
 	if len(name) > 63 || strings.Contains(name, ".") || !hostname.MatchString(name) {
-		c.refuse(path, fmt.Sprintf("%q is no name of a host", abridge(name)), "letters, digits and dashes", nearestHostname(strings.ReplaceAll(name, ".", "-")))
+		c.refuse(path, fmt.Sprintf("%q is not a valid host name", abridge(name)), "letters, digits and dashes", nearestHostname(strings.ReplaceAll(name, ".", "-")))
 	}
 }
 
 func (c *checker) dns(d *DNSForwarder, hosts map[string]string) {
 	const path = "services.dns"
 	if len(d.Interfaces) == 0 {
-		c.refuse(path+".interfaces", "nobody may ask", "the interfaces whose hosts may, or no services.dns", "")
+		c.refuse(path+".interfaces", "the list of interfaces is empty", "interfaces whose hosts may send queries, or no services.dns", "")
 	}
 	c.servesAll(path+".interfaces", d.Interfaces, "DNS server")
 	if len(d.Upstream) == 0 && !c.leases() {
-		c.refuse(path+".upstream", "there is nobody to ask: no upstream, and no interface with dhcp: on that would learn one", "upstream: [ADDRESS, …]", "")
+		c.refuse(path+".upstream", "DNS has no upstream server, and no interface with dhcp: on could get one", "upstream: [ADDRESS, …]", "")
 	}
 	once(c, path+".upstream", d.Upstream, netip.Addr.String)
 	for i, a := range d.Upstream {
 		if _, own := c.owner(a); own || notUnicast(a) != "" && !a.IsLoopback() {
-			c.refuse(indexPath(path+".upstream", i), fmt.Sprintf("%s is no other server", a), "the address of a DNS server", "")
+			c.refuse(indexPath(path+".upstream", i), fmt.Sprintf("%s is not the address of another server", a), "the address of a DNS server", "")
 		}
 	}
 	if d.Domain != "" && !hostname.MatchString(d.Domain) {
-		c.refuse(path+".domain", fmt.Sprintf("%q is no domain", abridge(d.Domain)), "labels with dots between, as home.arpa", nearestHostname(d.Domain))
+		c.refuse(path+".domain", fmt.Sprintf("%q is not a valid domain", abridge(d.Domain)), "labels with dots between, as home.arpa", nearestHostname(d.Domain))
 	}
 	once(c, path+".private-domains", d.Private, func(s string) string { return s })
 	for i, domain := range d.Private {
 		if len(domain) > 253 || !hostname.MatchString(domain) {
-			c.refuse(indexPath(path+".private-domains", i), fmt.Sprintf("%q is no domain", abridge(domain)), "labels with dots between, as corp.example", nearestHostname(domain))
+			c.refuse(indexPath(path+".private-domains", i), fmt.Sprintf("%q is not a valid domain", abridge(domain)), "labels with dots between, as corp.example", nearestHostname(domain))
 		}
 	}
 	for _, name := range sortedKeys(d.Names) {
 		at := joinPath(path+".names", name)
 		if len(name) > 253 || !hostname.MatchString(name) {
-			c.refuse(at, fmt.Sprintf("%q is no name", abridge(name)), "labels of letters, digits and dashes with dots between", nearestHostname(name))
+			c.refuse(at, fmt.Sprintf("%q is not a valid name", abridge(name)), "labels of letters, digits and dashes with dots between", nearestHostname(name))
 		} else if _, err := netip.ParseAddr(name); err == nil || strings.Trim(name, "0123456789") == "" {
-			c.refuse(at, fmt.Sprintf("%q is a number or an address, and no name", name), "a name with a letter in its last part (RFC 1123)", "")
+			c.refuse(at, fmt.Sprintf("%q is a number or an address, not a name", name), "a name with a letter in its last part (RFC 1123)", "")
 		}
 		if other, taken := hosts[name]; taken {
-			c.refuse(at, fmt.Sprintf("the name %s stands in %s already", name, other), "each name once", "")
+			c.refuse(at, fmt.Sprintf("%[2]s already has the name %[1]s", name, other), "each name once", "")
 		}
 	}
 }
@@ -255,7 +255,7 @@ func (c *checker) leases() bool {
 func (c *checker) ntp(n *NTP) {
 	const path = "services.ntp"
 	if len(n.Servers) == 0 {
-		c.refuse(path+".servers", "there is nobody to ask for the time", "servers: [2.debian.pool.ntp.org]", "")
+		c.refuse(path+".servers", "NTP has no server", "servers: [2.debian.pool.ntp.org]", "")
 	}
 	once(c, path+".servers", n.Servers, func(s string) string { return s })
 	for i, s := range n.Servers {
@@ -269,15 +269,15 @@ func (c *checker) ntp(n *NTP) {
 func (c *checker) ssh(s *SSH) {
 	const path = "services.ssh"
 	if len(s.Interfaces) == 0 {
-		c.refuse(path+".interfaces", "nobody may log in", "the interfaces on which logins are taken, or no services.ssh", "")
+		c.refuse(path+".interfaces", "the list of interfaces is empty", "interfaces for SSH, or no services.ssh", "")
 	}
 	c.servesAll(path+".interfaces", s.Interfaces, "SSH server")
 	admin := c.cfg.System.Admin
 	switch {
 	case !s.Passwords.On() && len(admin.SSHKeys) == 0:
-		c.refuse(path, "there is no key that could log in", "system.admin.ssh-keys, or passwords: on", "")
+		c.refuse(path, "SSH has no way to log in: no key, and passwords are off", "system.admin.ssh-keys, or passwords: on", "")
 	case s.Passwords.On() && admin.Password == "" && len(admin.SSHKeys) == 0:
-		c.refuse(path+".passwords", "admin has no password that could log in", "system.admin.password, or system.admin.ssh-keys", "")
+		c.refuse(path+".passwords", "SSH has no way to log in: admin has no password", "system.admin.password, or system.admin.ssh-keys", "")
 	}
 }
 
@@ -289,7 +289,7 @@ func (c *checker) admin() {
 	if a.Password != "" {
 		const path = "system.admin.password"
 		if hash, ok := c.secrets.Get(a.Password); ok && !hashForm.MatchString(hash) {
-			c.refuse(path, "the secret is no hash of a password", "what `busybox mkpasswd -m sha512` prints, beginning with $6$", "")
+			c.refuse(path, "the secret is not a password hash", "what `busybox mkpasswd -m sha512` prints, beginning with $6$", "")
 		}
 	}
 	once(c, "system.admin.ssh-keys", a.SSHKeys, func(string) string { return "the key" })
@@ -308,11 +308,11 @@ var sshKeyKinds = []string{"ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecd
 // mistake is not repeated.
 func notSSHKey(text string) string {
 	if strings.Contains(text, "PRIVATE KEY") {
-		return "this is a private key: it belongs to nobody but its owner"
+		return "this is a private key: keep it secret and write the public key here"
 	}
 	words := strings.Fields(text)
 	if len(words) < 2 || !slices.Contains(sshKeyKinds, words[0]) {
-		return fmt.Sprintf("%q is no public key", abridge(text))
+		return fmt.Sprintf("%q is not a public key", abridge(text))
 	}
 	blob, err := base64.StdEncoding.DecodeString(words[1])
 	if err != nil || len(blob) < 4 {

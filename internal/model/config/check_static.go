@@ -27,7 +27,7 @@ func (c *checker) staticRoutes() {
 		c.staticRoute(path, r)
 		key := routeKey{r.Prefix.Prefix, r.Distance}
 		if first, again := seen[key]; again {
-			c.refuse(path+".prefix", fmt.Sprintf("a route to %s of distance %d stands above, in routing.static[%d]", r.Prefix, key.distance, first),
+			c.refuse(path+".prefix", fmt.Sprintf("routing.static[%[3]d] already has a route to %[1]s with distance %[2]d", r.Prefix, key.distance, first),
 				"one route with all next hops in via, or another distance", "")
 			continue
 		}
@@ -36,7 +36,7 @@ func (c *checker) staticRoutes() {
 	if bgp := c.cfg.Routing.BGP; bgp != nil {
 		for i, p := range bgp.Announce {
 			if _, taken := seen[routeKey{p.Prefix, announceDistance}]; taken {
-				c.refuse(indexPath("routing.bgp.announce", i), fmt.Sprintf("a static route to %s has distance %d, which the announced prefix's own blackhole route has", p, announceDistance),
+				c.refuse(indexPath("routing.bgp.announce", i), fmt.Sprintf("a static route to %s has distance %d, which is reserved for the blackhole route of the announced prefix", p, announceDistance),
 					"another distance for the static route", "")
 			}
 		}
@@ -49,12 +49,12 @@ func (c *checker) staticRoute(path string, r StaticRoute) {
 		c.refuse(path+".blackhole", "the route has next hops and is a blackhole", "either via or blackhole", "")
 		return
 	case !r.Blackhole && len(r.Via) == 0:
-		c.refuse(path, fmt.Sprintf("the route to %s leads nowhere", r.Prefix), "via with a next hop, or blackhole: true", "")
+		c.refuse(path, fmt.Sprintf("the route to %s has no next hop", r.Prefix), "via with a next hop, or blackhole: true", "")
 		return
 	case len(r.Via) > maxNextHops:
 		c.refuse(path+".via", fmt.Sprintf("the route has %d next hops", len(r.Via)), fmt.Sprintf("at most %d", maxNextHops), "")
 	case !r.Blackhole && (r.Prefix.Addr().IsMulticast() || r.Prefix.Addr().IsLinkLocalUnicast() && r.Prefix.Addr().Is6() || r.Prefix.Addr().IsLoopback()):
-		c.refuse(path+".prefix", fmt.Sprintf("%s is not routed to a next hop", r.Prefix), "unicast addresses beyond the own links", "")
+		c.refuse(path+".prefix", fmt.Sprintf("%s cannot have a next hop", r.Prefix), "a unicast prefix that is not link-local", "")
 	}
 	once(c, path+".via", r.Via, NextHop.String)
 	for i, hop := range r.Via {
@@ -70,7 +70,7 @@ func (c *checker) nextHop(path string, to netip.Prefix, hop NextHop) {
 			return
 		}
 		if hop.Interface == loopback {
-			c.refuse(path, "nothing is reached through lo", "another interface, or blackhole: true", "")
+			c.refuse(path, "lo cannot be the interface of a next hop", "another interface, or blackhole: true", "")
 			return
 		}
 	}

@@ -23,7 +23,7 @@ func (d *Decimal) UnmarshalText(b []byte) error {
 		*d = Decimal(value)
 		return nil
 	}
-	wrong := &wrongValue{fmt.Sprintf("%q is no number", abridge(text)), decimalForm, ""}
+	wrong := &wrongValue{fmt.Sprintf("%q is not a number", abridge(text)), decimalForm, ""}
 	guess := strings.TrimRight(strings.Replace(text, ",", ".", 1), " %°AaCcEehHMmPpVvWwSKR$€£")
 	if _, err := plainDecimal(guess); err == nil && strings.Count(text, ",")+strings.Count(text, ".") < 2 {
 		wrong.nearest = guess

@@ -245,7 +245,7 @@ func curlyQuotes(n *node, f field) *wrongValue {
 	if len(bare) > len(n.text)-2 || f.name == "description" || f.lines {
 		return nil
 	}
-	wrong := &wrongValue{fmt.Sprintf("%s stands in the quotes of a word processor, which are letters here", f.name), `none, or plain quotes: "`, ""}
+	wrong := &wrongValue{fmt.Sprintf("%s is in typographic quotes, which YAML does not know", f.name), `none, or plain quotes: "`, ""}
 	if f.names != "secret" {
 		wrong.nearest = bare
 	}
@@ -356,7 +356,7 @@ func fieldNamed(fields []field, name string) (field, bool) {
 func (d *decoder) twice(seen map[string]position, name string, key *node, path string) bool {
 	first, again := seen[name]
 	if again {
-		d.refuse(key.at, path, fmt.Sprintf("%s stands here twice, first in line %d", abridge(key.text), first.line), "each key once", "")
+		d.refuse(key.at, path, fmt.Sprintf("duplicate key %s, first in line %d", abridge(key.text), first.line), "each key once", "")
 		return true
 	}
 	seen[name] = key.at

@@ -43,7 +43,7 @@ func foreignFile(file string, data []byte) error {
 				}
 			}
 			return &Error{Problems: []Problem{{File: file, Line: line, Column: 1,
-				Message:  fmt.Sprintf("this is a file of %s, which Minne does not read", f.name),
+				Message:  fmt.Sprintf("this is a configuration of %s, which Minne cannot read", f.name),
 				Expected: "a configuration of Minne: begin with one of docs/examples, docs/guides/first-router.md explains it, and minne setup writes one by five questions"}}}
 		}
 	}

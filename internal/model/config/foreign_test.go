@@ -33,13 +33,13 @@ func TestForeignFiles(t *testing.T) {
 	} {
 		_, err := Parse("other.conf", []byte(text))
 		var wrong *Error
-		if !errors.As(err, &wrong) || len(wrong.Problems) != 1 || !strings.Contains(err.Error(), "a file of "+name) || !strings.Contains(err.Error(), "docs/examples") {
+		if !errors.As(err, &wrong) || len(wrong.Problems) != 1 || !strings.Contains(err.Error(), "a configuration of "+name) || !strings.Contains(err.Error(), "docs/examples") {
 			t.Errorf("%s:\n%v", name, err)
 		}
 	}
 	// What is Minne's and wrong keeps its own messages.
 	for _, text := range []string{"version: 1\ninterfacess: {}\n", "version: 1\ninterfaces:\n  lan: {addresses: [192.0.2.1]}\n  # set interfaces of the old router\n", ""} {
-		if _, err := Parse("minne.yaml", []byte(text)); err == nil || strings.Contains(err.Error(), "this is a file of") {
+		if _, err := Parse("minne.yaml", []byte(text)); err == nil || strings.Contains(err.Error(), "this is a configuration of") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -93,8 +93,8 @@ func (r reading) bring(known []migration, keepLines bool, ps *problems) Migrated
 		}
 		if err := d.run(known[i]); err != nil {
 			ps.add(at, Problem{
-				Path: "version", Message: fmt.Sprintf("version %d can't be brought to version %d: %v", v, v+1, err),
-				Expected: "a file that is not ambiguous: change what is named, or write it anew",
+				Path: "version", Message: fmt.Sprintf("cannot convert version %d to version %d: %v", v, v+1, err),
+				Expected: "an unambiguous file: change the named keys, or write a new file",
 			})
 			return m
 		}
@@ -348,7 +348,7 @@ func (d *draft) put(start, end int, text string) {
 func (d *draft) reread() error {
 	r, ps := read(d.file, []byte(strings.TrimSuffix(string(d.text), "\n")))
 	if err := ps.err(); err != nil {
-		return fmt.Errorf("what it became is no YAML any more: %w", err)
+		return fmt.Errorf("the result is not valid YAML: %w", err)
 	}
 	d.root = r.root
 	return nil

@@ -24,7 +24,7 @@ func parseAddr(text string) (netip.Addr, error) {
 	case err != nil && addrWithoutZeros(text) != "":
 		return a, &wrongValue{fmt.Sprintf("%q has a number with a leading zero", text), addrForm + "; some programs read 010 as eight", addrWithoutZeros(text)}
 	case err != nil:
-		return a, &wrongValue{fmt.Sprintf("%q is no address", text), addrForm, ""}
+		return a, &wrongValue{fmt.Sprintf("%q is not an address", text), addrForm, ""}
 	case a.Zone() != "":
 		return a, &wrongValue{fmt.Sprintf("address %q names an interface", text), addrForm + " alone; the interface has its own key", a.WithZone("").String()}
 	case a.Is4In6():
@@ -71,7 +71,7 @@ func parsePrefix(text, form string) (netip.Prefix, error) {
 			return p, &wrongValue{fmt.Sprintf("prefix length %q of %q is not a number from 0 to %d", length, text, a.BitLen()), form, ""}
 		}
 	}
-	return p, &wrongValue{fmt.Sprintf("%q is no prefix", text), form, ""}
+	return p, &wrongValue{fmt.Sprintf("%q is not a prefix", text), form, ""}
 }
 
 // WithoutZeros returns the address or prefix that a word with leading zeros probably means, "" for others.
@@ -160,7 +160,7 @@ func (r *AddressRange) UnmarshalText(b []byte) error {
 			return nil
 		}
 	}
-	return &wrongValue{fmt.Sprintf("%q is no range of addresses", text), rangeForm, ""}
+	return &wrongValue{fmt.Sprintf("%q is not a range of addresses", text), rangeForm, ""}
 }
 
 // Contains says whether an address lies in the range.

@@ -83,7 +83,7 @@ func checkSecretsFile(file *os.File) error {
 		return fmt.Errorf("read secrets: %w", err)
 	}
 	if !st.Mode().IsRegular() {
-		return fmt.Errorf("secrets file %s is no regular file", file.Name())
+		return fmt.Errorf("secrets file %s is not a regular file", file.Name())
 	}
 	if mode := st.Mode().Perm(); mode&0o077 != 0 {
 		return fmt.Errorf("secrets file %s has mode %04o and others may use it; run: chmod 0600 %s: %w", file.Name(), mode, file.Name(), fs.ErrPermission)
@@ -132,12 +132,12 @@ func ParseSecrets(file string, data []byte) (Secrets, error) {
 func takeSecret(values map[string]string, e entry) Problem {
 	switch {
 	case !secretName.MatchString(e.key.text):
-		return Problem{Message: "the name of this secret has strange characters", Expected: "letters, digits, dots, dashes and underscores, at most 63"}
+		return Problem{Message: "the name of this secret has invalid characters", Expected: "letters, digits, dots, dashes and underscores, at most 63"}
 	case e.value.kind != scalar || e.value.text == "":
-		return Problem{Message: "this secret is no text", Expected: "name: value; a value with : # or quotes in it goes in quotes"}
+		return Problem{Message: "the value of this secret is not text", Expected: "name: value; a value with : # or quotes in it goes in quotes"}
 	}
 	if _, again := values[e.key.text]; again {
-		return Problem{Message: "this secret stands in the file twice", Expected: "each name once"}
+		return Problem{Message: "the file has this secret twice", Expected: "each name once"}
 	}
 	for _, r := range e.value.text {
 		if r < ' ' || r == 0x7F {

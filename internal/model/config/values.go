@@ -121,7 +121,7 @@ func (a *AreaID) UnmarshalText(b []byte) error {
 	if strings.Contains(text, ".") {
 		quad, err := netip.ParseAddr(text)
 		if err != nil || !quad.Is4() {
-			return &wrongValue{fmt.Sprintf("area %q is no dotted quad", text), areaForm, ""}
+			return &wrongValue{fmt.Sprintf("area %q is not a dotted quad", text), areaForm, ""}
 		}
 		q := quad.As4()
 		*a = AreaID(q[0])<<24 | AreaID(q[1])<<16 | AreaID(q[2])<<8 | AreaID(q[3])
@@ -152,7 +152,7 @@ func (m *MAC) UnmarshalText(b []byte) error {
 		*m = MAC{}
 		return nil
 	}
-	wrong := &wrongValue{fmt.Sprintf("%q is no MAC address", text), macForm, ""}
+	wrong := &wrongValue{fmt.Sprintf("%q is not a MAC address", text), macForm, ""}
 	pairs := strings.Split(strings.ReplaceAll(text, "-", ":"), ":")
 	if len(pairs) != len(m) || strings.Contains(text, ":") && strings.Contains(text, "-") {
 		return wrong
@@ -200,7 +200,7 @@ const durationForm = "a time with its unit: 300ms, 90s, 10m, 2h or 1d"
 // UnmarshalText reads numbers with units, the longest unit first: 90s, 1h30m.
 func (d *Duration) UnmarshalText(b []byte) error {
 	text := string(b)
-	wrong := &wrongValue{fmt.Sprintf("%q is no time", text), durationForm, ""}
+	wrong := &wrongValue{fmt.Sprintf("%q is not a time", text), durationForm, ""}
 	if _, err := decimal(text, math.MaxInt32); err == nil {
 		wrong.message, wrong.nearest = fmt.Sprintf("time %s has no unit", text), text+"s"
 		return wrong
@@ -265,7 +265,7 @@ const rateForm = "a speed with its unit: 64kbit, 100Mbit, 2.5Gbit"
 // UnmarshalText reads a number with up to three decimals and a unit: 100Mbit, 2.5Gbit.
 func (r *Rate) UnmarshalText(b []byte) error {
 	text := string(b)
-	wrong := &wrongValue{fmt.Sprintf("%q is no speed", text), rateForm, ""}
+	wrong := &wrongValue{fmt.Sprintf("%q is not a speed", text), rateForm, ""}
 	number := text[:len(text)-len(strings.TrimLeft(text, "0123456789."))]
 	name := strings.TrimSpace(text[len(number):])
 	for _, u := range rateUnits {
@@ -322,7 +322,7 @@ func readSwitch(text string) (on bool, _ error) {
 	case "off", "false", "no":
 		return false, nil
 	}
-	return false, &wrongValue{fmt.Sprintf("%q is no switch", abridge(text)), switchForm, switchWord(text)}
+	return false, &wrongValue{fmt.Sprintf("%q is not on or off", abridge(text)), switchForm, switchWord(text)}
 }
 
 // UnmarshalText reads a switch.

@@ -46,7 +46,7 @@ func (c *checker) oddInterface(name string, i *Interface) {
 		c.refuse(path+".vlan.parent", fmt.Sprintf("%s is disabled, so %s stays down", i.VLAN.Parent, name), "", "")
 	}
 	if parent.VLAN != nil && i.VLAN.Protocol == "802.1ad" {
-		c.refuse(path+".vlan.protocol", "802.1ad is the inner tag here; as a rule it is the outer one", "", "")
+		c.refuse(path+".vlan.protocol", "802.1ad is the inner tag here; normally it is the outer one", "", "")
 	}
 }
 
@@ -101,7 +101,7 @@ func (c *checker) oddOSPF(path string, o *OSPF) {
 		}
 	}
 	if i := slices.Index(o.Redistribute, "bgp"); i >= 0 && takesWholeTable(c.cfg.Routing.BGP) {
-		c.refuse(indexPath(path+".redistribute", i), "the whole Internet table goes into OSPF, which few routers bear", "default-route: bgp instead", "")
+		c.refuse(indexPath(path+".redistribute", i), "redistributing BGP puts the whole Internet table into OSPF, which most routers cannot hold", "default-route: bgp instead", "")
 	}
 }
 

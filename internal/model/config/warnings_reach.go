@@ -99,7 +99,7 @@ func (c *checker) oddOpen(wans []wan) {
 		return
 	}
 	if len(s.DHCP) > 0 || s.DNS != nil || s.SSH != nil {
-		c.refuse("services", "without zones there is no firewall: whoever can send packets to the router reaches its services", "zone: under interfaces", "")
+		c.refuse("services", "there are no zones and so no firewall: everybody who can send packets to the router can use its services", "zone: under interfaces", "")
 	}
 }
 

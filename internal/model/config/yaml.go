@@ -290,7 +290,7 @@ func newSection(at position, values []*ast.MappingValueNode) (*node, error) {
 			return nil, err
 		}
 		if key.kind != scalar {
-			return nil, &wrongYAML{key.at, Problem{Message: "a key that is no plain text", Expected: "key: value"}}
+			return nil, &wrongYAML{key.at, Problem{Message: "the key is not plain text", Expected: "key: value"}}
 		}
 		value, err := newNode(v.Value)
 		if err != nil {

@@ -136,7 +136,7 @@ func (c *compiler) zones() bool {
 		}
 		switch {
 		case name == SelfName || name == AnyName:
-			c.report.Refuse(path, fmt.Sprintf("no zone can be called %s, which rules use for something else", name), "another name", "")
+			c.report.Refuse(path, fmt.Sprintf("%s is a reserved word, not a zone name", name), "another name", "")
 		case !zoneName.MatchString(name):
 			c.report.Refuse(path, fmt.Sprintf("%q can't name a zone", abridge(name)), "a letter, then letters, digits and dashes, at most 15 in all", "")
 		}
@@ -152,7 +152,7 @@ func (c *compiler) unzoned() {
 	for _, name := range words(c.cfg.Interfaces) {
 		i := c.cfg.Interfaces[name]
 		if i.Zone == "" && name != "lo" && !i.Disabled && len(i.Addresses) > 0 {
-			c.odd.Refuse("interfaces."+name, fmt.Sprintf("%s has no zone, others have: all its packets are dropped", name), "zone: NAME", "")
+			c.odd.Refuse("interfaces."+name, fmt.Sprintf("%s has no zone, but other interfaces have: all its packets are dropped", name), "zone: NAME", "")
 		}
 		if i.Zone != "" && name == "lo" {
 			c.report.Refuse("interfaces.lo.zone", "the loopback interface belongs to no zone", "the router itself is called self", "")
@@ -185,7 +185,7 @@ func (c *compiler) zoneList(path string, names []string) (list []ZoneID) {
 			continue
 		}
 		if slices.Contains(list, id) {
-			c.report.Refuse(at, fmt.Sprintf("zone %s stands here twice", name), "each zone once", "")
+			c.report.Refuse(at, fmt.Sprintf("zone %s is given twice", name), "each zone once", "")
 		}
 		list = append(list, id)
 	}
@@ -202,10 +202,10 @@ func (c *compiler) policy(path string, f config.FirewallPolicy) {
 		c.report.Refuse(path+".name", err.message, err.expected, "")
 	}
 	if len(f.Rules) == 0 && f.RulesFile == "" && f.Default == "" {
-		c.report.Refuse(path, "the policy says nothing", "rules, a rules-file or a default", "")
+		c.report.Refuse(path, "the policy is empty", "rules, a rules-file or a default", "")
 	}
 	if f.ExpectRows > 0 && f.RulesFile == "" {
-		c.report.Refuse(path+".expect-rows", "there is no file whose rows to count", "rules-file", "")
+		c.report.Refuse(path+".expect-rows", "expect-rows without rules-file", "rules-file", "")
 	}
 	add := func(r parsed, where place) { c.addRule(&p, r, where) }
 	for i, text := range f.Rules {

@@ -103,7 +103,7 @@ func (t *table) header(r *csv.Reader, record []string) bool {
 				"columns from "+strings.Join(csvColumns, ", "), config.Nearest(strings.ToLower(name), csvColumns))
 			ok = false
 		case slices.Contains(t.columns, name):
-			t.report.RefuseLine(t.file, t.text, line, column+1, fmt.Sprintf("column %s stands here twice", name), "each column once", "")
+			t.report.RefuseLine(t.file, t.text, line, column+1, fmt.Sprintf("column %s is given twice", name), "each column once", "")
 			ok = false
 		}
 		t.columns = append(t.columns, name)

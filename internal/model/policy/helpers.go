@@ -19,7 +19,7 @@ func (c *compiler) helpers() {
 	seen := map[config.HelperName]bool{}
 	for i, name := range c.cfg.Firewall.Helpers {
 		if seen[name] {
-			c.report.Refuse(fmt.Sprintf("firewall.helpers[%d]", i), fmt.Sprintf("%s stands here twice", name), "each helper once", "")
+			c.report.Refuse(fmt.Sprintf("firewall.helpers[%d]", i), fmt.Sprintf("%s is given twice", name), "each helper once", "")
 			continue
 		}
 		seen[name] = true

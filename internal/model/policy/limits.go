@@ -33,10 +33,10 @@ func (c *compiler) limits() {
 		}
 		one.ICMP, one.SYN = c.rate(path+".icmp", l.ICMP), c.rate(path+".syn-to-host", l.SYNToHost)
 		if one.New == nil && one.Open == 0 && l.ICMP == "" && l.SYNToHost == "" {
-			c.report.Refuse(path, "the limit limits nothing", "new-connections, open-connections, icmp or syn-to-host", "")
+			c.report.Refuse(path, "the entry has no limit", "new-connections, open-connections, icmp or syn-to-host", "")
 		}
 		if one.New == nil && c.cfg.Written(path+".burst") {
-			c.report.Refuse(path+".burst", "a burst of what?", "new-connections", "")
+			c.report.Refuse(path+".burst", "burst without new-connections", "new-connections", "")
 		}
 		c.p.Limits = append(c.p.Limits, one)
 	}

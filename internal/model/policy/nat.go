@@ -41,7 +41,7 @@ func (c *compiler) translation(path string, n config.NAT) {
 		}
 	}
 	if kinds != 1 {
-		c.report.Refuse(path, "the translation says nothing, or several things at once", "exactly one of masquerade: on, pool, forward and one-to-one", "")
+		c.report.Refuse(path, "a NAT rule needs exactly one kind", "exactly one of masquerade: on, pool, forward and one-to-one", "")
 		return
 	}
 	switch {
@@ -83,7 +83,7 @@ func (c *compiler) sourceNAT(path string, n config.NAT, one *NAT) {
 	if one.Kind == SourcePool {
 		one.IPv4, one.IPv6 = has(one.Pool, true), has(one.Pool, false)
 		if len(n.Families) > 0 {
-			c.report.Refuse(path+".families", "a pool's networks say the families", "no families", "")
+			c.report.Refuse(path+".families", "a pool has the families of its networks", "no families", "")
 		}
 	}
 	c.refuseStateless(path, one.From, one.To)
@@ -109,7 +109,7 @@ func (c *compiler) forward(path string, n config.NAT, one *NAT) {
 	one.Hairpin = f.Hairpin.On()
 	path += ".forward"
 	if len(n.To) > 0 {
-		c.report.Refuse(strings.TrimSuffix(path, ".forward")+".to", "a port forward has no to: the target is where it leads", "no to", "")
+		c.report.Refuse(strings.TrimSuffix(path, ".forward")+".to", "a port forward has no to: its target is the destination", "no to", "")
 	}
 	r, err := parsePort(word{text: f.Port})
 	if err != nil {
@@ -193,7 +193,7 @@ func (c *compiler) closedForwards() {
 		if to == "" || c.opens(n, to, port) {
 			continue
 		}
-		c.odd.Refuse(fmt.Sprintf("nat[%d].forward", n.ID-1), fmt.Sprintf("no rule lets anybody reach %s port %d by this forward", n.Target, port),
+		c.odd.Refuse(fmt.Sprintf("nat[%d].forward", n.ID-1), fmt.Sprintf("no rule permits connections to %s port %d, so this forward does not work", n.Target, port),
 			fmt.Sprintf("a rule as permit %s any %s %d in a policy from its zones to %s", protocolName(n.Protocol), n.Target, port, c.cfg.Interfaces[to].Zone), "")
 	}
 }

@@ -23,10 +23,10 @@ func (c *compiler) oneToOne(path string, n config.NAT, one *NAT) {
 	one.Inside, one.Outside, one.Hairpin = o.Inside.Prefix, o.Outside.Prefix, o.Hairpin.On()
 	one.IPv4, one.IPv6 = one.Inside.Addr().Is4(), one.Inside.Addr().Is6()
 	if len(n.Source) > 0 {
-		c.report.Refuse(path+".source", "inside says whose addresses are translated", "no source", "")
+		c.report.Refuse(path+".source", "one-to-one translates the network inside", "no source", "")
 	}
 	if len(n.Families) > 0 {
-		c.report.Refuse(path+".families", "the networks say the family", "no families", "")
+		c.report.Refuse(path+".families", "one-to-one has the family of its networks", "no families", "")
 	}
 	one.Source = []netip.Prefix{one.Inside}
 	path += ".one-to-one"

@@ -263,7 +263,7 @@ func (p *parsed) protocol() string {
 // addresses reads a list of addresses, or self.
 func (r *reader) addresses(w word, what string) (a Addresses, self bool, _ *wordError) {
 	if w.quoted {
-		return a, false, wrong(w, "addresses without quotes", "", "a %s can't stand in quotes", what)
+		return a, false, wrong(w, "addresses without quotes", "", "a %s cannot be in quotes", what)
 	}
 	switch w.text {
 	case AnyName:
@@ -317,13 +317,13 @@ func parseAddress(w word, what string) (netip.Prefix, *wordError) {
 	p, err := netip.ParsePrefix(w.text)
 	if err != nil || p.Addr().Is4In6() {
 		if strings.Trim(w.text, "0123456789-") == "" && w.text != "" {
-			return p, wrong(w, form+"; ports stand behind the destination", "", "%s in the place of the %s", abridge(w.text), what)
+			return p, wrong(w, form+"; ports come after the destination", "", "%s instead of the %s", abridge(w.text), what)
 		}
 		near := config.Nearest(w.text, []string{AnyName, SelfName})
 		if near != "" {
-			return p, wrong(w, "", near, "%q is no %s", abridge(w.text), what)
+			return p, wrong(w, "", near, "%q is not a valid %s", abridge(w.text), what)
 		}
-		return p, wrong(w, form, "", "%q is no %s", abridge(w.text), what)
+		return p, wrong(w, form, "", "%q is not a valid %s", abridge(w.text), what)
 	}
 	if p.Masked() != p {
 		return p, wrong(w, "a network without host bits", p.Masked().String(), "%s has host bits", w.text)
@@ -334,7 +334,7 @@ func parseAddress(w word, what string) (netip.Prefix, *wordError) {
 // ports reads a list of ports.
 func (r *reader) ports(w word) (p Ports, _ *wordError) {
 	if w.quoted {
-		return p, wrong(w, "ports without quotes", "", "ports can't stand in quotes")
+		return p, wrong(w, "ports without quotes", "", "ports cannot be in quotes")
 	}
 	for _, part := range parts(w) {
 		if strings.HasPrefix(part.text, "@") {
@@ -451,7 +451,7 @@ func (r *reader) parseOption(rule *Rule) *wordError {
 		rule.Schedule = found
 		return err
 	case slices.Contains(options, w.text):
-		return wrong(w, "each option once", "", "%s stands here twice", w.text)
+		return wrong(w, "each option once", "", "%s is given twice", w.text)
 	}
 	near := config.Nearest(strings.ToLower(w.text), options)
 	expected := ""
@@ -495,7 +495,7 @@ func (r *reader) limit(at word, rule *Rule) *wordError {
 	w := r.next()
 	n, err := strconv.ParseUint(w.text, 10, 32)
 	if err != nil || n == 0 || n > maxRate {
-		return wrong(w, fmt.Sprintf("a number of packets from 1 to %d", maxRate), "", "%q is no burst", abridge(w.text))
+		return wrong(w, fmt.Sprintf("a number of packets from 1 to %d", maxRate), "", "%q is not a burst", abridge(w.text))
 	}
 	rule.Limit.Burst = int(n)
 	return nil
@@ -513,7 +513,7 @@ func parseRate(w word) (*Limit, *wordError) {
 		if letter := map[string]string{"sec": "s", "second": "s", "min": "m", "minute": "m", "hour": "h", "day": "d"}[per]; letter != "" && err == nil {
 			near = number + "/" + letter
 		}
-		return nil, wrong(w, rateForm, near, "%q is no rate", abridge(w.text))
+		return nil, wrong(w, rateForm, near, "%q is not a rate", abridge(w.text))
 	}
 	return &Limit{Rate: int(n), Per: span, Burst: defaultBurst}, nil
 }

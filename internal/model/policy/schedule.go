@@ -47,7 +47,7 @@ func (c *compiler) schedules() {
 		path := "firewall.schedules." + name
 		s := c.cfg.Firewall.Schedules[name]
 		if len(s.Days) == 0 && !c.cfg.Written(path+".from") && !c.cfg.Written(path+".to") {
-			c.report.Refuse(path, "the schedule says no time", "days, from or to", "")
+			c.report.Refuse(path, "the schedule has no time", "days, from or to", "")
 			continue
 		}
 		if err := plainText(word{text: name}); err != nil || strings.Contains(name, " ") {
@@ -66,9 +66,9 @@ func (c *compiler) windows(path string, s *config.FirewallSchedule) (list []Wind
 	}
 	switch {
 	case from == Day:
-		c.report.Refuse(path+".from", "the day is over at 24:00", "00:00 on the next day", "00:00")
+		c.report.Refuse(path+".from", "a day ends at 24:00", "00:00 on the next day", "00:00")
 	case from == to:
-		c.report.Refuse(path+".to", "the schedule is over when it begins", "another time, or neither from nor to for the whole day", "")
+		c.report.Refuse(path+".to", "the schedule ends when it begins", "another time, or neither from nor to for the whole day", "")
 	case to < from:
 		to += Day
 	}
@@ -106,7 +106,7 @@ func (c *compiler) clock(path, text string) (minutes int, ok bool) {
 		if t, err := time.Parse("15:4", strings.Replace(text, ".", ":", 1)); err == nil {
 			near = t.Format("15:04")
 		}
-		c.report.Refuse(path, fmt.Sprintf("%q is no time of the day", abridge(text)), "hours and minutes as 08:00, up to 24:00", near)
+		c.report.Refuse(path, fmt.Sprintf("%q is not a time of day", abridge(text)), "hours and minutes as 08:00, up to 24:00", near)
 		return 0, false
 	}
 	return t.Hour()*60 + t.Minute(), true
@@ -131,7 +131,7 @@ func (c *compiler) days(path string, list []string) (days []int) {
 			} else if !isRange {
 				near = config.Nearest(lower, dayWords)
 			}
-			c.report.Refuse(fmt.Sprintf("%s[%d]", path, i), fmt.Sprintf("%q is no day of the week", abridge(text)), "mon, tue, wed, thu, fri, sat, sun, or a range as mon-fri", near)
+			c.report.Refuse(fmt.Sprintf("%s[%d]", path, i), fmt.Sprintf("%q is not a day of the week", abridge(text)), "mon, tue, wed, thu, fri, sat, sun, or a range as mon-fri", near)
 			continue
 		}
 		for d := a; ; d = (d + 1) % 7 {

@@ -99,7 +99,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil:
-		return p, fmt.Errorf("%.60q is no prefix: expected one like 192.0.2.0/24 or 2001:db8::/32", text)
+		return p, fmt.Errorf("%.60q is not a prefix: expected one like 192.0.2.0/24 or 2001:db8::/32", text)
 	case p.Addr().Is4In6():
 		return p, fmt.Errorf("%s is an IPv4 prefix written as IPv6: expected it as IPv4", text)
 	}

@@ -71,7 +71,7 @@ func TestBadLines(t *testing.T) {
 	if !errors.As(err, &bad) || len(bad) != 5 {
 		t.Fatalf("%v: expected five bad lines", err)
 	}
-	for i, want := range []string{":2: \"10.0.0.0/33\" is no prefix", ":3: \"fe80::%eth0\" is neither", ":4: 3 words", ":5: \"ten\" is neither", ":6: ::ffff:1.2.3.0/120 is an IPv4 prefix written as IPv6"} {
+	for i, want := range []string{":2: \"10.0.0.0/33\" is not a prefix", ":3: \"fe80::%eth0\" is neither", ":4: 3 words", ":5: \"ten\" is neither", ":6: ::ffff:1.2.3.0/120 is an IPv4 prefix written as IPv6"} {
 		if !strings.Contains(bad[i].String(), want) {
 			t.Errorf("%v: expected %q", bad[i], want)
 		}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -54,13 +55,15 @@ func (c *checker) services() {
 	if s.DNS != nil {
 		c.dns(s.DNS, hosts)
 	}
-	if s.NTP != nil {
-		c.ntp(s.NTP)
-	}
-	if s.SSH != nil {
-		c.ssh(s.SSH)
-	}
+	walk(reflect.ValueOf(&c.cfg.Services).Elem(), field{}, "services", func(v reflect.Value, _ field, path string) {
+		if s, ok := v.Interface().(serviceSection); ok && !v.IsNil() {
+			s.check(c, path)
+		}
+	})
 }
+
+// serviceSection is a section of Services, by pointer, that says what it refuses.
+type serviceSection interface{ check(c *checker, path string) }
 
 // serves refuses an interface that can't have a service: that has no address of its own, or is the
 // way to the network that gives us one, whose hosts are strangers.
@@ -252,8 +255,7 @@ func (c *checker) leases() bool {
 	return false
 }
 
-func (c *checker) ntp(n *NTP) {
-	const path = "services.ntp"
+func (n *NTP) check(c *checker, path string) {
 	if len(n.Servers) == 0 {
 		c.refuse(path+".servers", "NTP has no server", "servers: [2.debian.pool.ntp.org]", "")
 	}
@@ -266,8 +268,7 @@ func (c *checker) ntp(n *NTP) {
 	c.servesAll(path+".interfaces", n.Interfaces, "NTP server")
 }
 
-func (c *checker) ssh(s *SSH) {
-	const path = "services.ssh"
+func (s *SSH) check(c *checker, path string) {
 	if len(s.Interfaces) == 0 {
 		c.refuse(path+".interfaces", "the list of interfaces is empty", "interfaces for SSH, or no services.ssh", "")
 	}

@@ -29,9 +29,9 @@ type Table struct {
 	Empty string // what stands in the place of a table without rows
 }
 
-// NewView returns a view of a service of type S with answers of type A.
-func NewView[S, A any](v View, read func(context.Context, S) (A, error), table func(A) Table) View {
-	v.Read = func(ctx context.Context, r Running) (any, error) { return read(ctx, r.Self.(S)) }
+// NewView returns a view of a service of type S with answers of type A; read is a method of S.
+func NewView[S, A any](v View, read func(S, context.Context) (A, error), table func(A) Table) View {
+	v.Read = func(ctx context.Context, r Running) (any, error) { return read(r.Self.(S), ctx) }
 	v.Table = func(text json.RawMessage) (Table, error) {
 		var answer A
 		if err := json.Unmarshal(text, &answer); err != nil {

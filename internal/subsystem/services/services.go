@@ -13,6 +13,7 @@ import (
 	"minne/internal/subsystem/services/admin"
 	"minne/internal/subsystem/services/dhcpclient"
 	"minne/internal/subsystem/services/dnsmasq"
+	"minne/internal/subsystem/services/lldp"
 	"minne/internal/subsystem/services/ntp"
 	"minne/internal/subsystem/services/resolv"
 	"minne/internal/subsystem/services/service"
@@ -27,6 +28,7 @@ var All = []*service.Descriptor{
 	&dnsmasq.Service,
 	&ntp.Service,
 	&ssh.Service,
+	&lldp.Service,
 }
 
 // Openings are what the services of a configuration need of the firewall.

@@ -120,7 +120,7 @@ func (f *Firewall) apply(ctx context.Context, d Desired, restore bool) error {
 	f.watchClock()
 	f.mu.Unlock()
 	if d.Policy == nil {
-		return f.remove(ctx)
+		return f.remove()
 	}
 	script, want := named(Text(d.Policy))
 	words, digest, err := f.tableDiffers(d.Policy, want)
@@ -164,17 +164,18 @@ func (f *Firewall) keepFormer(d Desired) (err error) {
 }
 
 // remove takes the firewall away: everything passes.
-func (f *Firewall) remove(ctx context.Context) error {
+func (f *Firewall) remove() error {
 	f.mu.Lock()
 	f.standing = standing{}
 	f.mu.Unlock()
-	if err := nft.RemoveGuard(guardTable); err != nil {
+	now, err := loaded()
+	if err != nil {
 		return err
 	}
-	if now, err := loaded(); err != nil || now == "" {
-		return err
+	if now != "" {
+		f.writes.Add(1)
 	}
-	return f.load(ctx, "")
+	return nft.Remove(guardTable, tableName)
 }
 
 // endForbidden ends the connections that a policy forbids: those with an address in one of the
@@ -208,18 +209,6 @@ func (f *Firewall) WithLive(p *policy.Policy) *policy.Policy {
 		}
 	}
 	return &with
-}
-
-// load replaces the table by what the script makes; "" removes it.
-func (f *Firewall) load(ctx context.Context, script string) error {
-	// Adding before deleting makes the deletion work whether or not the table was there.
-	script = fmt.Sprintf("table inet %[1]s\ndelete table inet %[1]s\n%[2]s", tableName, script)
-	if _, err := nft.Run(ctx, script, "-f", "-"); err != nil {
-		return err
-	}
-	f.writes.Add(1)
-	f.log.Info("firewall loaded", "bytes", len(script))
-	return nil
 }
 
 // Plan says what Apply would change. It changes nothing.

@@ -17,11 +17,11 @@ import (
 
 // What stands in the kernel. With a firewall that is two tables:
 //
-//	inet minne_policy    the rules, loaded by nft(8); the first of forward and input marks what they are about to judge
+//	inet minne_policy    the rules, compiled by nft(8); the first of forward and input marks what they are about to judge
 //	inet minne_guard     behind it: lets pass what is marked, and drops all else but what keeps the router alive (alone.go)
 //
-// The guard is one transaction of netlink without any condition (see nft.Guard), and nobody but
-// this process can take it away. So whatever happens to the rules, nothing passes without them: when
+// Nobody but this process can change either (see nft.Load). The guard is one transaction of netlink without any
+// condition (see nft.Guard). So whatever happens to the rules, nothing passes without them: when
 // they can't be loaded, when somebody deletes them, between "nft flush ruleset" and the moment in
 // which they stand again. Shut, the guard does not look at marks: for rules that are not those
 // of the configuration.
@@ -198,6 +198,8 @@ func (f *Firewall) tableDiffers(p *policy.Policy, print string) (words []string,
 		words = was.Differences(image)
 	case was == nil && kept != digest:
 		words = []string{"its rules changed"}
+	case !image.Owned(): // it is an earlier version's
+		words = []string{"anybody may change it"}
 	}
 	sets, err := f.setsDiffer(p)
 	return append(words, sets...), digest, err
@@ -247,34 +249,17 @@ func (f *Firewall) setsDiffer(p *policy.Policy) (words []string, err error) {
 	return words, nil
 }
 
-// triesToLoad is how often the table is loaded anew because somebody else has changed something at
-// the same moment, so that nobody could say what was read back.
-const triesToLoad = 3
-
 // place loads the table of a policy, and the guard behind it. The caller holds order.
 func (f *Firewall) place(ctx context.Context, of, p *policy.Policy, script, print string) error {
 	f.mu.Lock()
 	script += f.live.script(p)
 	f.mu.Unlock()
-	var image nft.Image
-	for range triesToLoad {
-		before, err := nft.Generation()
-		if err != nil {
-			return err
-		}
-		if err := f.load(ctx, script); err != nil {
-			return err
-		}
-		if image, err = nft.ReadImage(tableName); err != nil {
-			return err
-		}
-		if after, err := nft.Generation(); err == nil && after == before+1 {
-			break
-		}
+	image, err := nft.Load(ctx, tableName, script)
+	if err != nil {
+		return err
 	}
-	if image == nil {
-		return errors.New("the table is gone as soon as it is loaded: something else deletes it")
-	}
+	f.writes.Add(1)
+	f.log.Info("firewall loaded", "bytes", len(script))
 	return f.stands(of, p, print, image, image.Digest())
 }
 

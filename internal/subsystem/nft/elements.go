@@ -27,33 +27,21 @@ const messageBytes = 60_000
 // destroySetElement is NFT_MSG_DESTROYSETELEM, since Linux 6.3.
 const destroySetElement = 0x1e
 
-// Change changes elements of sets of a table of family inet, in their order: all of them, or none.
+// Change changes elements of sets of a table of family inet that this process owns, or nobody, in their
+// order: all of them, or none.
 func Change(table string, changes []Elements) error {
-	t, err := dial()
-	if err != nil {
-		return err
-	}
-	defer t.close()
-	batch := newMessage(unix.NFNL_MSG_BATCH_BEGIN, unix.NLM_F_REQUEST, 0).end()
-	last := 0
+	var messages []message
 	for _, c := range changes {
 		for rest := c.Prefixes; len(rest) > 0; {
 			var m message
 			m, rest = c.message(table, rest)
-			last = len(batch)
-			batch = append(batch, m...)
+			messages = append(messages, m)
 		}
 	}
-	if last == 0 {
+	if len(messages) == 0 {
 		return nil
 	}
-	// Errors are answered always, in the order of the messages, and behind them that the last was read.
-	binary.NativeEndian.PutUint16(batch[last+6:], binary.NativeEndian.Uint16(batch[last+6:])|unix.NLM_F_ACK)
-	batch = append(batch, newMessage(unix.NFNL_MSG_BATCH_END, unix.NLM_F_REQUEST, 0).end()...)
-	if err = t.send(batch); err == nil {
-		err = t.answers(func(uint16, []byte) {})
-	}
-	if err != nil {
+	if err := withOwner(table, func(o *owner) error { return o.run(transaction(messages...)) }); err != nil {
 		return fmt.Errorf("change the sets of table %s in the kernel: %w", table, err)
 	}
 	return nil

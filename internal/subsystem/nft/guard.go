@@ -4,8 +4,8 @@ package nft
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,8 +17,7 @@ import (
 // It is written over netlink, so it needs no nft(8), and no module but that of nftables. Its owner is
 // this process: the kernel lets nobody else change or delete it, and "nft flush ruleset" leaves it
 // alone (NFT_TABLE_F_OWNER). When this process is gone, a keeper owns it (owner.go) until the next one
-// takes it over; without a keeper, it stays without an owner (NFT_TABLE_F_PERSIST, Linux 6.9). Older
-// kernels have it without an owner.
+// takes it over; without a keeper, it stays without an owner (NFT_TABLE_F_PERSIST, Linux 6.9).
 type Guard struct {
 	Table   string // of family inet
 	Comment string
@@ -31,10 +30,9 @@ type Guard struct {
 
 // Values of linux/netfilter/nf_tables.h that x/sys does not have.
 const (
-	tableOwner    = 0x2
-	tablePersist  = 0x4
-	destroyTable  = 0x1a // NFT_MSG_DESTROYTABLE, since Linux 6.3
-	metaSourceReg = 3    // NFTA_META_SREG
+	ownerFlags    = 0x2 | 0x4 // NFT_TABLE_F_OWNER, NFT_TABLE_F_PERSIST
+	destroyTable  = 0x1a      // NFT_MSG_DESTROYTABLE, since Linux 6.3
+	metaSourceReg = 3         // NFTA_META_SREG
 )
 
 // HelpMark is the bit of the mark by which the filter of an image's boot has the guard let logins of
@@ -46,39 +44,52 @@ const guardPriority = 10
 
 // Write puts the guard in place in one transaction, whatever was there.
 func (g *Guard) Write() error {
-	owners.Lock()
-	defer owners.Unlock()
-	o, err := ownerHere(g.Table)
-	if err == nil {
-		if err = o.run(g.batch(tableOwner | tablePersist)); err == nil {
+	err := withOwner(g.Table, func(o *owner) error {
+		err := o.run(transaction(g.messages()...))
+		if err == nil {
 			o.startKeeper()
 		}
-		if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) { // before Linux 6.9
-			err = o.run(g.batch(0))
-		}
-	}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("make table %s in the kernel: %w", g.Table, err)
 	}
 	return nil
 }
 
-// RemoveGuard removes a guard. Without one it does nothing.
-func RemoveGuard(table string) error {
-	if _, there, err := Comment(table); err != nil || !there {
-		return err
+// Remove removes tables that this process owns, or nobody, in one transaction, and ends the keeper.
+func Remove(tables ...string) error {
+	var messages []message
+	for _, table := range tables {
+		if _, there, err := Comment(table); err != nil {
+			return err
+		} else if there {
+			messages = append(messages, destroy(table))
+		}
 	}
-	owners.Lock()
-	defer owners.Unlock()
-	o, err := ownerHere(table)
-	if err == nil {
+	if len(messages) == 0 {
+		return nil
+	}
+	err := withOwner(tables[0], func(o *owner) error {
 		o.endKeeper()
-		err = o.run(transaction(destroy(table)))
-	}
+		return o.run(transaction(messages...))
+	})
 	if err != nil {
-		return fmt.Errorf("remove table %s from the kernel: %w", table, err)
+		return fmt.Errorf("remove %s from the kernel: %w", strings.Join(tables, " and "), err)
 	}
 	return nil
+}
+
+// newTable is the message that makes a table with an owner.
+func newTable(name, comment string) message {
+	userdata := append([]byte{0, byte(len(comment) + 1)}, comment...)
+	return add(unix.NFT_MSG_NEWTABLE).text(unix.NFTA_TABLE_NAME, name).attribute(unix.NFTA_TABLE_FLAGS, be32(ownerFlags)).
+		attribute(tableUserdata, append(userdata, 0)).end()
+}
+
+// add begins a message that makes something.
+func add(kind uint16) message {
+	return newMessage(kindOf(kind), unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_APPEND, unix.NFPROTO_INET)
 }
 
 func destroy(table string) message {
@@ -97,16 +108,9 @@ func transaction(messages ...message) []byte {
 	return append(batch, newMessage(unix.NFNL_MSG_BATCH_END, unix.NLM_F_REQUEST, 0).end()...)
 }
 
-func (g *Guard) batch(flags uint32) []byte {
-	add := func(kind uint16) message {
-		return newMessage(kindOf(kind), unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_APPEND, unix.NFPROTO_INET)
-	}
-	comment := append([]byte{0, byte(len(g.Comment) + 1)}, g.Comment...)
-	messages := []message{
-		destroy(g.Table),
-		add(unix.NFT_MSG_NEWTABLE).text(unix.NFTA_TABLE_NAME, g.Table).attribute(unix.NFTA_TABLE_FLAGS, be32(flags)).
-			attribute(tableUserdata, append(comment, 0)).end(),
-	}
+// messages are the transaction that puts the guard in place.
+func (g *Guard) messages() []message {
+	messages := []message{destroy(g.Table), newTable(g.Table, g.Comment)}
 	// Not the chain's policy: that of a new chain is accept until the kernel is through with what stands
 	// before it in the transaction, here the end of the former guard.
 	last := rule{}.counter().verdict(dropped)
@@ -156,7 +160,7 @@ func (g *Guard) batch(flags uint32) []byte {
 		input = append(input, rule{}.meta(unix.NFT_META_MARK).mask(^g.Mark).setMark())
 	}
 	base("input", unix.NF_INET_LOCAL_IN, append(input, compile(g.Self)...)...)
-	return transaction(messages...)
+	return messages
 }
 
 // Verdicts (linux/netfilter.h).

@@ -67,8 +67,8 @@ func TestGuard(t *testing.T) {
 	if text := list(); strings.Contains(text, "0x7fffffff accept") || !strings.Contains(text, "meta mark set meta mark & 0x3fffffff accept") {
 		t.Errorf("shut, it is\n%s", text)
 	}
-	must(t, RemoveGuard(table))
-	must(t, RemoveGuard(table))
+	must(t, Remove(table))
+	must(t, Remove(table))
 	if text := list(); text != "" {
 		t.Errorf("left:\n%s", text)
 	}

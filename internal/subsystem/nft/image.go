@@ -24,6 +24,12 @@ import (
 // asked for with Spans.
 type Image map[string]string
 
+// imageOf is the image of a table itself.
+func imageOf(comment string, flags uint32) string { return fmt.Sprint(comment, " flags ", flags) }
+
+// Owned says whether nobody but the table's owner could change it when it was read.
+func (i Image) Owned() bool { return strings.HasSuffix(i["table"], imageOf("", ownerFlags)) }
+
 // Digest is a print of the whole image.
 func (i Image) Digest() string {
 	h := sha256.New()
@@ -97,7 +103,7 @@ func readImage(table string) (Image, error) {
 		return nil, err
 	}
 	defer t.close()
-	image := Image{"table": fmt.Sprint(d.comment, " flags ", d.flags)}
+	image := Image{"table": imageOf(d.comment, d.flags)}
 	err = t.list(unix.NFT_MSG_GETCHAIN, table, "", func(chain []byte) {
 		name := ""
 		p := newPrint()
@@ -162,16 +168,11 @@ func readImage(table string) (Image, error) {
 func (t talk) sets(table string, image Image) error {
 	var fixed []string
 	err := t.list(unix.NFT_MSG_GETSET, table, "", func(set []byte) {
-		name, flags := "", uint32(0)
+		name, flags := setHead(set)
 		p := newPrint()
 		attributes(set, func(kind uint16, value []byte) {
 			switch kind {
-			case unix.NFTA_SET_NAME:
-				name = unix.ByteSliceToString(value)
-			case unix.NFTA_SET_FLAGS:
-				flags = binary.BigEndian.Uint32(value)
-				p.add(kind, value)
-			case unix.NFTA_SET_KEY_TYPE, unix.NFTA_SET_KEY_LEN, unix.NFTA_SET_DATA_TYPE, unix.NFTA_SET_DATA_LEN, unix.NFTA_SET_DESC, unix.NFTA_SET_TIMEOUT:
+			case unix.NFTA_SET_FLAGS, unix.NFTA_SET_KEY_TYPE, unix.NFTA_SET_KEY_LEN, unix.NFTA_SET_DATA_TYPE, unix.NFTA_SET_DATA_LEN, unix.NFTA_SET_DESC, unix.NFTA_SET_TIMEOUT:
 				p.add(kind, value)
 			}
 		})
@@ -184,18 +185,12 @@ func (t talk) sets(table string, image Image) error {
 		if err != nil {
 			return err
 		}
-		var elements []string
-		err = t.list(unix.NFT_MSG_GETSETELEM, table, set, func(some []byte) {
-			attributes(some, func(kind uint16, list []byte) {
-				if kind == unix.NFTA_SET_ELEM_LIST_ELEMENTS {
-					attributes(list, func(_ uint16, element []byte) { elements = append(elements, string(element)) })
-				}
-			})
-		})
-		slices.Sort(elements)
+		var elements [][]byte
+		elements, err = t.elements(table, set)
+		slices.SortFunc(elements, bytes.Compare)
 		p := newPrint()
 		for _, e := range elements {
-			p.add(0, []byte(e))
+			p.add(0, e)
 		}
 		image["elements of set "+set] = p.sum()
 	}
@@ -281,16 +276,15 @@ func readSpans(table, set string, interval bool) ([]Span, error) {
 		return nil, err
 	}
 	defer t.close()
-	var bounds []bound
-	err = t.list(unix.NFT_MSG_GETSETELEM, table, set, func(some []byte) {
-		attributes(some, func(kind uint16, list []byte) {
-			if kind == unix.NFTA_SET_ELEM_LIST_ELEMENTS {
-				attributes(list, func(_ uint16, element []byte) { bounds = append(bounds, boundOf(element)) })
-			}
-		})
-	})
+	elements, err := t.elements(table, set)
 	if err != nil {
 		return nil, err
+	}
+	var bounds []bound
+	for _, e := range elements {
+		key, end := keyOf(e)
+		a, _ := netip.AddrFromSlice(key)
+		bounds = append(bounds, bound{a, end})
 	}
 	var spans []Span
 	if !interval {
@@ -319,18 +313,6 @@ func readSpans(table, set string, interval bool) ([]Span, error) {
 		spans = append(spans, Span{b.a, last})
 	}
 	return Merge(spans), nil
-}
-
-func boundOf(element []byte) (b bound) {
-	attributes(element, func(kind uint16, value []byte) {
-		switch {
-		case kind == unix.NFTA_SET_ELEM_FLAGS && len(value) == 4:
-			b.end = binary.BigEndian.Uint32(value)&unix.NFT_SET_ELEM_INTERVAL_END != 0
-		case kind == unix.NFTA_SET_ELEM_KEY:
-			attributes(value, func(_ uint16, key []byte) { b.a, _ = netip.AddrFromSlice(key) })
-		}
-	})
-	return b
 }
 
 // Merge sorts spans and makes one of those that overlap or touch.

@@ -18,10 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A guard's owner is a netlink socket. When the last process that has it ends, anybody may delete the
-// guard. So a daemon gives the socket to a second process, the keeper, that does nothing but
+// A table's owner is a netlink socket. When the last process that has it ends, anybody may delete or change
+// the table. So a daemon gives the socket to a second process, the keeper, that does nothing but
 // outlive it: "sleep infinity" with the socket as descriptor 3. The next daemon asks the kernel who
-// owns the guard, finds the process that has this socket, and takes it from there (pidfd_getfd).
+// owns the table, finds the process that has this socket, and takes it from there (pidfd_getfd).
 // Nothing of this is kept in a file that could be lost or be wrong.
 
 const (
@@ -32,7 +32,7 @@ const (
 	tableOwnedBy  = 7               // NFTA_TABLE_OWNER
 )
 
-// owner is the socket that owns the guards of a network namespace.
+// owner is the socket that owns the tables of a network namespace: the rules and the guard behind them.
 type owner struct {
 	talk
 	keeper *keeper // nil for none
@@ -59,7 +59,18 @@ func KeepOwner(tell func(error)) {
 	owners.Unlock()
 }
 
-// ownerHere is the owner of a guard in this network namespace.
+// withOwner does something by the socket that owns a table, or is going to, in this network namespace.
+func withOwner(table string, do func(o *owner) error) error {
+	owners.Lock()
+	defer owners.Unlock()
+	o, err := ownerHere(table)
+	if err != nil {
+		return err
+	}
+	return do(o)
+}
+
+// ownerHere is the owner of a table in this network namespace. The caller holds owners.
 func ownerHere(table string) (*owner, error) {
 	space, err := os.Readlink("/proc/thread-self/ns/net")
 	if err != nil {
@@ -118,10 +129,14 @@ func inherit(table string) (*owner, error) {
 	}
 }
 
-// ownerOf is the port of the socket that owns a table of family inet, 0 for none.
+// ownerOf is the port of the socket that owns a table of family inet, or another of Minne's; 0 for none.
 func ownerOf(table string) (uint32, error) {
-	d, err := describe(table)
-	return d.owner, err
+	for _, name := range append([]string{table}, ownTables...) {
+		if d, err := describe(name); err != nil || d.owner != 0 {
+			return d.owner, err
+		}
+	}
+	return 0, nil
 }
 
 // holder is a process that has the socket that owns a guard.

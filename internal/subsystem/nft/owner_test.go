@@ -107,7 +107,7 @@ func TestOwner(t *testing.T) {
 	KeepOwner(func(err error) { must(t, err) })
 	must(t, g.Write())
 	wantHolders(1)
-	must(t, RemoveGuard(table))
+	must(t, Remove(table))
 	if here().keeper != nil {
 		t.Error("without a guard there is a keeper")
 	}

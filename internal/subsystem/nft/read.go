@@ -145,25 +145,3 @@ func (c *Count) add(expression []byte) {
 		}
 	})
 }
-
-// Generation counts the transactions that anybody has made in this network namespace.
-func Generation() (generation uint32, err error) {
-	t, err := dial()
-	if err != nil {
-		return 0, err
-	}
-	defer t.close()
-	if err = t.send(newMessage(kindOf(unix.NFT_MSG_GETGEN), unix.NLM_F_REQUEST|unix.NLM_F_ACK, unix.NFPROTO_UNSPEC).end()); err == nil {
-		err = t.answers(func(_ uint16, body []byte) {
-			attributes(body, func(kind uint16, value []byte) {
-				if kind == unix.NFTA_GEN_ID && len(value) == 4 {
-					generation = binary.BigEndian.Uint32(value)
-				}
-			})
-		})
-	}
-	if err != nil {
-		return 0, fmt.Errorf("ask for the generation of the packet filter: %w", err)
-	}
-	return generation, nil
-}

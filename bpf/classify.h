@@ -2,7 +2,7 @@
 //
 // The packet classifier: which rule of the policy comes first for a packet.
 //
-// internal/subsystem/fastpath/classify compiles the rules; its doc.go has the whole story.
+// internal/subsystem/fastpath/classify compiles the rules; its package comment has the whole story.
 // The image is an mmapable array of one value that holds two buffers of 32-bit
 // words in the CPU's byte order. classify_active says which one packets are judged
 // by: it is read once for a packet, so no packet meets a mix of two policies. The

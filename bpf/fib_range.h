@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // The pieces that the FIB structures share: descriptors, direct stages and
-// sorted leaves. internal/subsystem/fastpath/fib writes them; its doc.go has the whole
+// sorted leaves. internal/subsystem/fastpath/fib writes them; its package comment has the whole
 // story. Here is what a reader of the image must know.
 //
 // The image is an array of 32-bit words in the CPU's byte order. A descriptor

@@ -14,7 +14,7 @@
 //	text   what it means, in one clause
 //	hint   what to look at when the number is high; "" when it is nothing to worry about
 //
-// Go has the numbers from bpf2go, and the words by way of internal/subsystem/fastpath/reasons.go.in.
+// Go has the numbers from bpf2go, and the words by internal/subsystem/fastpath/reasons.go.in.
 #ifndef MINNE_REASONS_H
 #define MINNE_REASONS_H
 
@@ -144,7 +144,7 @@
 	X(NO_DAEMON, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, UNMATCHED, \
 	  "no daemon has updated the tables for three minutes: the kernel forwards", "start it: systemctl start minne; if it runs, minne status shows which part does not answer")
 
-#ifndef REASONS_WORDS // which reasons.go.in alone is after
+#ifndef REASONS_WORDS // for Go the table is enough
 #define NAME_DROP(name, text, hint) REASON_##name,
 #define NAME_PUNT(name, guard, match, text, hint) REASON_##name,
 enum reason {

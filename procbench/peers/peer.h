@@ -7,7 +7,7 @@
  *	minne-peer-NAME --check ALGORITHM TABLE     the numbers of patterns that the library refuses, and why
  *	minne-peer-NAME --version
  *
- * Keys and payload are files as load.c of minne-procbench reads them. A table is text, for each library to build its own
+ * Keys and payload are files as procbench/load.c reads them. A table is text, for each library to build its own
  * structure from:
  *
  *	routes    "PREFIX NUMBER", one a line; NUMBER, from 1 on, is what a lookup answers (0: no route)

@@ -82,7 +82,7 @@ type Engine struct {
 	read func(source, text string, strict bool, reach policy.Reach) (Input, error)
 	// fingerprint tells the secrets that a configuration uses, without showing them.
 	fingerprint func(Input) map[string]string
-	// fault is called at the named points of a commit, for tests (see fault.go).
+	// fault is called at the named points of a commit, for tests (see fault_on.go).
 	fault func(point string) error
 	// beside are the files that a restore exchanges with the configuration; nil for none.
 	beside *beside

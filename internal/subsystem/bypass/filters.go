@@ -19,7 +19,7 @@ import (
 // hook is reached from one that does; one without rules that accepts does nothing, and Debian's
 // /etc/nftables.conf loads three of those.
 
-// hook of a chain, as linux/netfilter.h and nf_tables.h number them.
+// hook of a chain, as linux/netfilter.h and linux/netfilter/nf_tables.h number them.
 const (
 	hookPrerouting  = 0
 	hookForward     = 2

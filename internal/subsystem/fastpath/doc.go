@@ -11,7 +11,7 @@
 // so a neighbour that changes its MAC touches one adjacency, a next hop that
 // changes touches no prefix, and a route that changes touches one prefix.
 //
-//   - ports.go attaches the program to ports, or says why not; off.go takes all away
+//   - ports.go attaches the program to ports, or says why not; byhand.go takes all away
 //   - program.go loads it; shared.go is the memory shared with it
 //   - tables.go listens; interfaces.go, adjacency.go, hops.go and routes.go each
 //     keep one of the tables; internal/subsystem/fastpath/fib compiles the prefixes

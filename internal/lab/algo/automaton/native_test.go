@@ -20,7 +20,7 @@ import (
 // foundWords is FOUND_WORDS of testdata/search.c.
 const foundWords = 256
 
-// native is search.c under way.
+// native is testdata/search.c under way.
 type native struct {
 	t      *testing.T
 	mu     sync.Mutex

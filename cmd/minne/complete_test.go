@@ -22,6 +22,7 @@ func TestCompletion(t *testing.T) {
 		"explain --in ":               "wan\tup",
 		"rollback ":                   "1\t20",
 		"show config --revision ":     "1\t20",
+		"show config --e":             "--effective\t",
 		"set add ":                    "blocked\t1 prefixes",
 		"capture --reason ":           "spoofed\t",
 		"capture --rule ":             "default\twhat no rule matched",

@@ -65,12 +65,21 @@ func TestLifeCycle(t *testing.T) {
 		t.Errorf("show config: %q", a.out)
 	}
 
+	// The complete configuration says what nobody wrote, and makes the same router.
+	effective := b.want(0, "sysctl-profile: router  # default", "show", "config", "--effective").out
+	if !strings.Contains(effective, "    anti-spoof: off  # default\n") || strings.Contains(effective, lan1+"  # default") {
+		t.Errorf("effective: %s", effective)
+	}
+	b.want(0, "0 changes; nothing was applied", "apply", "--dry-run", b.file("effective.yaml", effective))
+	b.want(0, "# default", "show", "config", "--effective", "--revision", "1")
+
 	// Without the daemon the router goes on, and its history can be read.
 	b.want(0, "", "stop")
 	b.end(0)
 	b.wantAddresses(lan1, wan1)
 	b.want(0, "rollback to revision 1", "revisions")
 	b.want(0, lan1, "show", "config")
+	b.want(0, "# default", "show", "config", "--effective")
 	b.want(0, "nothing was applied", "apply", "--dry-run", second)
 	b.want(1, "daemon is not running", "apply", second)
 

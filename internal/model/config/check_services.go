@@ -21,7 +21,7 @@ func (c *checker) leasing() {
 		switch on := i.DHCP.On(); {
 		case on && name == loopback:
 			c.refuse(path+".dhcp", "lo cannot be a DHCP client", "dhcp on a port or VLAN", "")
-		case !on && c.cfg.Written(path+".dhcp-distance"):
+		case !on && c.cfg.Chosen(path+".dhcp-distance"):
 			c.refuse(path+".dhcp-distance", "dhcp-distance without dhcp: on", "both or neither", "")
 		case on && c.sameDefault(i.DHCPDistance):
 			c.refuse(path+".dhcp", fmt.Sprintf("a static default route has the distance %d too", i.DHCPDistance), "another dhcp-distance", "")

@@ -105,6 +105,7 @@ func (d *decoder) value(n *node, v reflect.Value, f field, path string, named po
 			return
 		}
 		d.scalar(n, v, f, path)
+		d.src.idle[path] = isDefault(v, f)
 	case t.Kind() == reflect.Struct:
 		d.src.at[path] = named
 		d.section(n, v, path, named)
@@ -316,6 +317,7 @@ func (d *decoder) section(n *node, v reflect.Value, path string, named position)
 		return
 	}
 	seen := map[string]position{}
+	idle := len(n.entries) > 0
 	for _, e := range n.entries {
 		f, ok := fieldNamed(fields, e.key.text)
 		if !ok {
@@ -327,7 +329,9 @@ func (d *decoder) section(n *node, v reflect.Value, path string, named position)
 			continue
 		}
 		d.value(e.value, v.Field(f.index), f, at, e.key.at)
+		idle = idle && d.src.idle[at]
 	}
+	d.src.idle[path] = idle
 	for _, f := range fields {
 		if _, ok := seen[f.name]; f.required && !ok {
 			d.refuse(named, joinPath(path, f.name), fmt.Sprintf("%s lacks %s", orFile(path), f.name), f.name+": "+valueForm(f), "")

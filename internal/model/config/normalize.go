@@ -52,8 +52,12 @@ func isDefault(v reflect.Value, f field) bool {
 	return def.Equal(v)
 }
 
-// Written reports whether the operator's file has a key, which tells a value from the same as a default.
-// A configuration that a program built has no file.
+// Chosen reports whether the operator's file has a key and asks for something by it: a value other than
+// the default, a section that is empty or has such a key. A key that only repeats what applies anyhow may
+// stand where another value makes no sense.
+func (cfg *Config) Chosen(path string) bool { return cfg.Written(path) && !cfg.source.idle[path] }
+
+// Written reports whether the operator's file has a key. A configuration that a program built has no file.
 func (cfg *Config) Written(path string) bool {
 	if cfg.source == nil {
 		return false

@@ -164,6 +164,9 @@ func TestEffective(t *testing.T) {
 		}
 		made := Effective(cfg)
 		complete, err := Parse("effective", made)
+		if err == nil {
+			err = Check(complete, UnreadSecrets())
+		}
 		if err != nil || !Equal(cfg, complete) {
 			t.Errorf("%s: %v\n%s", file, err, made)
 			continue

@@ -27,6 +27,7 @@ type source struct {
 	file  string
 	lines []string
 	at    map[string]position // path → place: the value of a scalar, the key of a section
+	idle  map[string]bool     // paths whose text only repeats defaults
 }
 
 // place finds a path, or the nearest section around it, in the file.
@@ -43,7 +44,7 @@ func (s *source) place(path string) position {
 // newSource refuses text that can't be a configuration, whatever YAML says of
 // it, and returns the text with line ends made equal.
 func newSource(file string, data []byte) (*source, []byte, *problems) {
-	src := &source{file: file, at: map[string]position{}}
+	src := &source{file: file, at: map[string]position{}, idle: map[string]bool{}}
 	ps := &problems{source: src}
 	if len(data) > maxFile {
 		ps.add(position{}, Problem{

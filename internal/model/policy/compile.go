@@ -120,7 +120,7 @@ func (c *compiler) zones() bool {
 		for _, at := range []struct {
 			path    string
 			present bool
-		}{{"zones", len(c.cfg.Zones) > 0}, {"firewall", c.cfg.Written("firewall")}, {"nat", len(c.cfg.NAT) > 0}, {"limits", len(c.cfg.Limits) > 0}} {
+		}{{"zones", len(c.cfg.Zones) > 0}, {"firewall", c.cfg.Chosen("firewall")}, {"nat", len(c.cfg.NAT) > 0}, {"limits", len(c.cfg.Limits) > 0}} {
 			if at.present {
 				c.report.Refuse(at.path, "no interface has a zone", "zone: NAME at the interfaces", "")
 			}

@@ -35,7 +35,7 @@ func (c *compiler) limits() {
 		if one.New == nil && one.Open == 0 && l.ICMP == "" && l.SYNToHost == "" {
 			c.report.Refuse(path, "the entry has no limit", "new-connections, open-connections, icmp or syn-to-host", "")
 		}
-		if one.New == nil && c.cfg.Written(path+".burst") {
+		if one.New == nil && c.cfg.Chosen(path+".burst") {
 			c.report.Refuse(path+".burst", "burst without new-connections", "new-connections", "")
 		}
 		c.p.Limits = append(c.p.Limits, one)

@@ -78,7 +78,7 @@ func one(t *testing.T, rule string) (Result, error) {
 	return compileText(t, head+sets+"    - {from: wan, to: dmz, rules: ['"+rule+"']}\n")
 }
 
-// The examples make policies, and nothing about them is odd.
+// The examples make policies, and nothing about them is odd. With every default written out they are the same.
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob("../../../docs/examples/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -89,8 +89,14 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r, err := Compile(cfg, nil, filepath.Dir(file)); err != nil || len(r.Warnings) > 0 {
-			t.Errorf("%s: %v %v", file, err, r.Warnings)
+		complete, err := config.Parse(file, config.Effective(cfg))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, cfg := range []*config.Config{cfg, complete} {
+			if r, err := Compile(cfg, nil, filepath.Dir(file)); err != nil || len(r.Warnings) > 0 {
+				t.Errorf("%s: %v %v", file, err, r.Warnings)
+			}
 		}
 	}
 }

@@ -3,7 +3,7 @@
 // Package deb tests the Debian package: what is in it, and that its unit is one. With
 // the build tag debian_roots (./dev test-deb) it is also built twice and compared,
 // installed, upgraded while packets pass, removed and purged, in Debian 12 and 13 with
-// systemd as their first process.
+// systemd as their first process, and that systemd restarts a daemon that hangs.
 package deb
 
 import (

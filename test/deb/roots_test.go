@@ -46,15 +46,7 @@ func TestLife(t *testing.T) {
 }
 
 func life(t *testing.T, suite, first, second string) {
-	m := start(t, suite)
-	t.Cleanup(func() {
-		if t.Failed() {
-			out, _ := m.command("systemctl status --no-pager -n 0 minne; journalctl -u minne --no-pager | tail -n 20; minne fast-path status; nft list ruleset; ip neigh").CombinedOutput()
-			t.Logf("the machine says:\n%s", out)
-		}
-	})
-	client := m.link("eth0", "192.0.2.2/24", "192.0.2.1")
-	server := m.link("eth1", "198.51.100.2/24", "198.51.100.1")
+	m, client, server := between(t, suite)
 	rules, files := m.sh("nft list ruleset"), m.files()
 
 	// Where FRR routes by itself, Minne leaves it alone.
@@ -70,16 +62,7 @@ func life(t *testing.T, suite, first, second string) {
 	if got := m.sh("nft list ruleset; sysctl -n net.ipv4.ip_forward"); got != strings.TrimSpace(rules+"\n0") {
 		t.Errorf("without a configuration the installation changed the machine:\n%s", got)
 	}
-	m.put("/etc/minne/minne.yaml", []byte(router))
-	t.Log(m.sh("minne apply"))
-	if got := m.sh("minne status --json"); strings.Contains(got, "degraded") {
-		t.Errorf("something is missing: %s", got)
-	}
-	m.await("packets pass", func() bool { return exchange(t, client, server, 1) == 1 })
-	m.await("the fast path", func() bool {
-		before := fastPackets(m)
-		return exchange(t, client, server, 20) == 20 && fastPackets(m) > before
-	})
+	m.route(client, server)
 
 	before := m.sh("systemctl show -P MainPID minne; cat /run/frr/minne/zebra.pid")
 	lost, sent := underTraffic(t, client, server, func() { m.install(second) })
@@ -126,6 +109,68 @@ func life(t *testing.T, suite, first, second string) {
 	if got := m.sh("dpkg -l minne 2>&1 | grep '^[a-z][a-z] *minne' || :"); got != "" {
 		t.Errorf("dpkg remembers: %s", got)
 	}
+}
+
+// TestHungDaemon has systemd find out that the daemon hangs, end it and start another, while packets pass.
+func TestHungDaemon(t *testing.T) {
+	m, client, server := between(t, "bookworm")
+	m.install(build(t, "1.0"))
+	m.route(client, server)
+	hung := m.sh("systemctl show -P MainPID minne")
+	begin := time.Now()
+	lost, sent := underTraffic(t, client, server, func() {
+		m.sh("kill -STOP " + hung)
+		m.await("another daemon", func() bool {
+			now := m.sh("systemctl show -P MainPID minne")
+			return now != hung && now != "0" && m.command("systemctl is-active minne").Run() == nil
+		})
+		t.Logf("another daemon after %s", time.Since(begin).Round(time.Second))
+	})
+	t.Logf("%d of %d packets lost, %d by the fast path so far", lost, sent, fastPackets(m))
+	if lost != 0 || sent == 0 {
+		t.Errorf("a daemon that hung lost %d of %d packets", lost, sent)
+	}
+	if got := m.sh("systemctl show -P NRestarts minne; journalctl -u minne --no-pager -o cat"); !strings.HasPrefix(got, "1\n") || !strings.Contains(got, "Watchdog timeout") {
+		t.Errorf("systemd did not restart it once for its watchdog: %s", got)
+	}
+	if got := m.sh("minne status --json"); strings.Contains(got, "degraded") {
+		t.Errorf("after it, something is missing: %s", got)
+	}
+	if got := m.sh("nft insert rule inet minne_policy forward accept 2>&1 || :"); !strings.Contains(got, "not permitted") {
+		t.Errorf("after it, anybody may change the rules: %q", got)
+	}
+	before := fastPackets(m)
+	if exchange(t, client, server, 20) != 20 || fastPackets(m) == before {
+		t.Error("after it, packets are lost, or the fast path forwards nothing")
+	}
+}
+
+// between boots a machine that stands between two neighbours.
+func between(t *testing.T, suite string) (m *machine, client, server *neighbour) {
+	t.Helper()
+	m = start(t, suite)
+	t.Cleanup(func() {
+		if t.Failed() {
+			out, _ := m.command("systemctl status --no-pager -n 0 minne; journalctl -u minne --no-pager | tail -n 20; minne fast-path status; nft list ruleset; ip neigh").CombinedOutput()
+			t.Logf("the machine says:\n%s", out)
+		}
+	})
+	return m, m.link("eth0", "192.0.2.2/24", "192.0.2.1"), m.link("eth1", "198.51.100.2/24", "198.51.100.1")
+}
+
+// route has the machine be a router, and waits until packets pass, by the fast path.
+func (m *machine) route(client, server *neighbour) {
+	m.t.Helper()
+	m.put("/etc/minne/minne.yaml", []byte(router))
+	m.t.Log(m.sh("minne apply"))
+	if got := m.sh("minne status --json"); strings.Contains(got, "degraded") {
+		m.t.Errorf("something is missing: %s", got)
+	}
+	m.await("packets pass", func() bool { return exchange(m.t, client, server, 1) == 1 })
+	m.await("the fast path", func() bool {
+		before := fastPackets(m)
+		return exchange(m.t, client, server, 20) == 20 && fastPackets(m) > before
+	})
 }
 
 // difference names the lines that only one of two texts has.

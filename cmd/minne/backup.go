@@ -97,7 +97,14 @@ func (a *app) collect(ctx context.Context) (backup.Backup, error) {
 	for _, r := range onDisk {
 		b.Revisions = append(b.Revisions, backup.Revision{Revision: r, Text: r.Config})
 	}
-	return b, b.Collect(filepath.Dir(inst.Config))
+	dir := filepath.Dir(inst.Config)
+	if err := b.Collect(dir); err != nil {
+		return b, err
+	}
+	for _, use := range b.Missing(cfg, dir) {
+		fmt.Fprintf(a.err, "warning: the file %s (%s) is not in the backup: expected it in %s\n", use.Name, use.Path, dir)
+	}
+	return b, nil
 }
 
 // ports lists the router's ports: all Ethernet links that are not made of others.

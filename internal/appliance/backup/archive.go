@@ -19,6 +19,7 @@ import (
 
 	"filippo.io/age"
 
+	"minne/internal/model/config"
 	"minne/internal/model/revisions"
 )
 
@@ -122,6 +123,22 @@ func (b *Backup) Collect(dir string) error {
 		return fmt.Errorf("files beside the configuration: %w", err)
 	}
 	return nil
+}
+
+// Missing returns the places of a configuration that name a file which is not in the backup, as one
+// outside of dir, the configuration's directory.
+func (b *Backup) Missing(cfg *config.Config, dir string) (list []config.Use) {
+	for _, use := range config.FileUses(cfg) {
+		path := use.Name
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil || !slices.ContainsFunc(b.Files, func(f File) bool { return f.Name == filepath.ToSlash(name) }) {
+			list = append(list, use)
+		}
+	}
+	return list
 }
 
 // Secrets returns the text of the secrets file.

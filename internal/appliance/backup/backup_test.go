@@ -195,6 +195,24 @@ func TestCollect(t *testing.T) {
 	if err := b.Collect(filepath.Join(dir, "absent")); err != nil {
 		t.Errorf("no directory: %v", err)
 	}
+
+	// What the configuration names and the backup has not is told.
+	cfg, err := config.Parse("x", []byte(`version: 1
+firewall:
+  sets:
+    beside: {file: ssh/key}
+    whole: {file: `+filepath.Join(dir, "minne.yaml")+`}
+    hidden: {file: .swp}
+    elsewhere: {file: /srv/blocklist.txt}
+match: {sets: {up: {file: ../patterns.txt}}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing := []config.Use{{Path: "firewall.sets.elsewhere.file", Name: "/srv/blocklist.txt"}, {Path: "firewall.sets.hidden.file", Name: ".swp"}, {Path: "match.sets.up.file", Name: "../patterns.txt"}}
+	if got := b.Missing(cfg, dir); !reflect.DeepEqual(got, missing) {
+		t.Errorf("missing %v, want %v", got, missing)
+	}
 }
 
 const threePorts = `version: 1

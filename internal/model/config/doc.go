@@ -14,5 +14,7 @@
 // The schema's tags are the only description of the keys: the decoder
 // (decode.go), Marshal, JSONSchema and Reference all read them through
 // fields.go, so a new key is one line in schema.go and, where it can clash with
-// something else, a check.
+// something else, a check. What is asked of all keys is a walk over the tags (walk.go):
+// the defaults, which Parse puts in place once (Normalize), and the secrets, interfaces and
+// files that are named (uses.go).
 package config

@@ -123,10 +123,9 @@ func (a *app) ports(ctx context.Context) ([]backup.Port, error) {
 	}
 	var ports []backup.Port
 	for _, l := range links.Interfaces {
-		if l.MAC == "" || (l.Kind != "" && l.Kind != "veth") {
-			continue
+		if l.Port() {
+			ports = append(ports, backup.Port{Name: l.Name, Former: l.Former, MAC: l.MAC, Driver: l.Driver, Path: l.BusPath, Speed: l.Speed})
 		}
-		ports = append(ports, backup.Port{Name: l.Name, Former: l.Former, MAC: l.MAC, Driver: l.Driver, Path: l.BusPath, Speed: l.Speed})
 	}
 	return ports, nil
 }

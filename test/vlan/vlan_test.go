@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,6 +77,7 @@ func TestVLAN(t *testing.T) {
 	t.Run("bytes", func(t *testing.T) { checkBytes(t, r, trunk, plain) })
 	t.Run("bypassed", func(t *testing.T) { checkBypassed(t, r, trunk, plain) })
 	t.Run("hosts", func(t *testing.T) { checkHosts(t, r, trunk, plain) })
+	t.Run("changes", func(t *testing.T) { checkChanges(t, r) })
 
 	r.apply(t, withoutVLANs)
 	for _, name := range []string{"red", "outer", "blue"} {
@@ -163,6 +165,36 @@ func checkBytes(t *testing.T, r running, trunk, plain host) {
 			t.Errorf("a frame of VLAN 99, which nobody configured, was forwarded:\n%x", got)
 		}
 	})
+}
+
+// checkChanges has a flag put back in place by the router, and another outer tag made anew with the VLAN inside.
+func checkChanges(t *testing.T, r running) {
+	red, outer, blue := indexOf(t, "red"), indexOf(t, "outer"), indexOf(t, "blue")
+	loose := func() (*netlink.Vlan, bool) {
+		link, err := netlink.LinkByName("red")
+		must(t, err)
+		v := link.(*netlink.Vlan)
+		return v, *v.LooseBinding
+	}
+	v, _ := loose()
+	*v.LooseBinding = true
+	must(t, netlink.LinkModify(v))
+	until(t, "the VLAN follows its parent again", func() bool { _, is := loose(); return !is })
+
+	r.apply(t, strings.Replace(config, "id: 20", "id: 21", 1))
+	for name, before := range map[string]int{"outer": outer, "blue": blue} {
+		if indexOf(t, name) == before {
+			t.Errorf("%s is the link that it was", name)
+		}
+	}
+	if indexOf(t, "red") != red {
+		t.Error("red was made anew, which was to change in place only")
+	}
+	link, err := netlink.LinkByName("outer")
+	must(t, err)
+	if id := link.(*netlink.Vlan).VlanId; id != 21 {
+		t.Errorf("the outer tag is %d", id)
+	}
 }
 
 // checkHosts lets two hosts with ordinary VLAN devices talk by UDP through the router.

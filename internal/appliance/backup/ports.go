@@ -62,7 +62,7 @@ func (p Port) named(name string) bool { return p.Name == name || slices.Contains
 func Physical(cfg *config.Config) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(cfg.Interfaces)) {
-		if i := cfg.Interfaces[name]; (i == nil || i.VLAN == nil) && name != "lo" {
+		if cfg.Kind(name).Port {
 			names = append(names, name)
 		}
 	}

@@ -87,10 +87,9 @@ func readPorts(ctx context.Context, k *kernel.Kernel) (ports []Port, err error) 
 		return nil, err
 	}
 	for _, l := range links {
-		if l.Kind != "" && l.Kind != "veth" || l.MAC == "" || l.Name == "lo" {
-			continue
+		if l.Port() {
+			ports = append(ports, Port{Name: l.Name, MAC: l.MAC, Driver: l.Driver, Bus: l.BusPath, Cable: l.State == "up", Speed: l.Speed})
 		}
-		ports = append(ports, Port{Name: l.Name, MAC: l.MAC, Driver: l.Driver, Bus: l.BusPath, Cable: l.State == "up", Speed: l.Speed})
 	}
 	slices.SortFunc(ports, func(a, b Port) int { return strings.Compare(natural(a.Name), natural(b.Name)) })
 	return ports, nil

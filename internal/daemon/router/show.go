@@ -87,8 +87,8 @@ func (p parts) counters(ctx context.Context) (c counters, err error) {
 	return c, err
 }
 
-// interfaces are the kernel's, with the packets that the fast path forwarded
-// past the counters of VLAN interfaces added: one book, not two.
+// interfaces are the kernel's, with the packets that the fast path forwarded past the counters of
+// those that sit on others added (a port's have them): one book, not two.
 func (p parts) interfaces(ctx context.Context) ([]kernel.Interface, error) {
 	all, err := p.kernel.Interfaces(ctx)
 	if err != nil {
@@ -103,7 +103,7 @@ func (p parts) interfaces(ctx context.Context) ([]kernel.Interface, error) {
 		past[t.Index] = t
 	}
 	for i := range all {
-		if t, ok := past[all[i].Index]; ok && all[i].Kind == "vlan" {
+		if t, ok := past[all[i].Index]; ok && all[i].Parent != "" {
 			all[i].RX.Packets += t.RxPackets
 			all[i].RX.Bytes += t.RxBytes
 			all[i].TX.Packets += t.TxPackets

@@ -121,7 +121,7 @@ func offloadWords(all map[string]bool) (words [2]string) {
 func fastPathOf(v router.InterfaceView) string {
 	p := v.FastPath
 	switch {
-	case p == nil && v.VLAN > 0 && v.Forwarded != nil:
+	case p == nil && v.Parent != "" && v.Forwarded != nil:
 		return "that of " + v.Parent
 	case p == nil:
 		return "off: it is not in the configuration, or has no fast path"

@@ -36,12 +36,13 @@ func addressLines(i kernel.Interface) string {
 	return strings.Join(lines, "\n")
 }
 
-// described is what the operator says of an interface, and of which VLAN it is.
+// described is what kind of interface it is, and what the operator says of it.
 func described(i kernel.Interface) string {
-	if i.VLAN == 0 {
-		return i.Description
+	kind := i.Detail
+	if i.Parent != "" {
+		kind += " on " + i.Parent
 	}
-	return strings.TrimSpace(fmt.Sprintf("VLAN %d on %s  %s", i.VLAN, i.Parent, i.Description))
+	return strings.TrimSpace(kind + "  " + i.Description)
 }
 
 // Neighbors prints the ARP and ND tables.

@@ -31,7 +31,7 @@ var samples = map[string]func(io.Writer) error{
 				Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24"), netip.MustParsePrefix("2001:db8:1::1/64"), netip.MustParsePrefix("fe80::5054:ff:fe12:3456/64")},
 				RX:        kernel.Counters{Packets: 1_062_046_112, Bytes: 912 << 30}, TX: kernel.Counters{Packets: 2_121_006_551, Bytes: 2 << 40, Drops: 17}},
 			{Name: "wan", State: "no-carrier", MTU: 1500, Description: "fibre to the ISP, ticket number 4711 in case of trouble with the light"},
-			{Name: "guests", State: "down", MTU: 1496, Parent: "lan", VLAN: 20},
+			{Name: "guests", State: "down", MTU: 1496, Parent: "lan", VLAN: 20, Detail: "VLAN 20"},
 		}})
 	},
 	"interface": func(w io.Writer) error {

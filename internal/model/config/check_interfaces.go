@@ -14,9 +14,6 @@ import (
 // loopback is the interface that every namespace has, and that nothing is done to but adding addresses.
 const loopback = "lo"
 
-// maxTags is how many VLAN tags a frame may carry (QinQ).
-const maxTags = 2
-
 // interfaceName is narrower than the kernel's rule (no slash, colon or blank):
 // names go into the configurations of other programs too.
 var interfaceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,14}$`)
@@ -28,15 +25,12 @@ var linkName = regexp.MustCompile(`^[^/:\s%]{1,127}$`)
 
 func (c *checker) interfaces() {
 	links := map[string]string{} // how a link is found → interface
-	tags := map[VLAN]string{}    // parent, id, protocol → interface
 	for _, name := range sortedKeys(c.cfg.Interfaces) {
 		i, path := c.cfg.Interfaces[name], joinPath("interfaces", name)
 		c.interfaceName(path, name)
 		c.description(path+".description", i.Description)
 		c.link(path, name, i, links)
-		if i.VLAN != nil {
-			c.vlan(path, name, i, tags)
-		}
+		c.kind(path, name, i)
 		c.mtu(path, name, i)
 		for k, a := range i.Addresses {
 			c.address(indexPath(path+".addresses", k), name, a.Prefix)
@@ -63,12 +57,13 @@ func (c *checker) interfaceName(path, name string) {
 // link checks how an interface finds its link, and that no two find the same.
 func (c *checker) link(path, name string, i *Interface, links map[string]string) {
 	m := i.Match
-	if m != nil && (i.VLAN != nil || name == loopback) {
+	made := !c.cfg.Kind(name).Port
+	if m != nil && made {
 		c.refuse(path+".match", name+" finds no existing link, so it has no match", "an interface without match", "")
 		return
 	}
-	if i.VLAN != nil {
-		return // made by us; a second VLAN of that tag is found by its tag
+	if made && name != loopback {
+		return
 	}
 	key, at := "name "+name, path
 	if m != nil {
@@ -103,32 +98,6 @@ func (c *checker) link(path, name string, i *Interface, links map[string]string)
 	links[key] = name
 }
 
-func (c *checker) vlan(path, name string, i *Interface, tags map[VLAN]string) {
-	v, path := *i.VLAN, path+".vlan"
-	if name == loopback || v.Parent == loopback {
-		c.refuse(path, "the loopback interface carries no VLANs", "a port as parent", "")
-		return
-	}
-	if c.cfg.Interfaces[v.Parent] == nil {
-		return
-	}
-	if other, taken := tags[v]; taken {
-		c.refuse(path+".id", fmt.Sprintf("interface %s is already VLAN %d (%s) on %s", other, v.ID, v.Protocol, v.Parent), "another id", "")
-	}
-	tags[v] = name
-	seen, up := 1, v.Parent
-	for p := c.cfg.Interfaces[up]; p != nil && p.VLAN != nil; p = c.cfg.Interfaces[up] {
-		seen++
-		if up = p.VLAN.Parent; up == name || seen > len(c.cfg.Interfaces) {
-			c.refuse(path+".parent", fmt.Sprintf("%s is its own parent, directly or through others", name), "a parent that is not a VLAN on "+name, "")
-			return
-		}
-	}
-	if seen > maxTags {
-		c.refuse(path+".parent", fmt.Sprintf("%s would carry %d tags", name, seen), fmt.Sprintf("at most %d (QinQ)", maxTags), "")
-	}
-}
-
 // mtu checks an interface's packet size against IPv6 and against what carries it.
 func (c *checker) mtu(path, name string, i *Interface) {
 	if i.MTU == 0 {
@@ -137,26 +106,7 @@ func (c *checker) mtu(path, name string, i *Interface) {
 	if i.MTU < 1280 && c.hasIPv6(name, i) {
 		c.refuse(path+".mtu", fmt.Sprintf("mtu %d is too small for IPv6", i.MTU), "1280 or more (RFC 8200 section 5)", "")
 	}
-	if i.VLAN == nil {
-		return
-	}
-	up := i.VLAN.Parent
-	for range c.cfg.Interfaces {
-		p := c.cfg.Interfaces[up]
-		if p == nil {
-			return
-		}
-		if p.MTU != 0 {
-			if i.MTU > p.MTU {
-				c.refuse(path+".mtu", fmt.Sprintf("mtu %d is more than the %d of %s below", i.MTU, p.MTU, up), fmt.Sprintf("at most %d", p.MTU), "")
-			}
-			return
-		}
-		if p.VLAN == nil {
-			return
-		}
-		up = p.VLAN.Parent
-	}
+	c.mtuBelow(path+".mtu", name, i.MTU, map[string]bool{})
 }
 
 // hasIPv6 reports whether an interface speaks IPv6 by this configuration.

@@ -19,8 +19,8 @@ func (c *checker) leasing() {
 	for _, name := range sortedKeys(c.cfg.Interfaces) {
 		i, path := c.cfg.Interfaces[name], joinPath("interfaces", name)
 		switch on := i.DHCP.On(); {
-		case on && name == loopback:
-			c.refuse(path+".dhcp", "lo cannot be a DHCP client", "dhcp on a port or VLAN", "")
+		case on && c.cfg.Kind(name).Alone:
+			c.refuse(path+".dhcp", name+" cannot be a DHCP client", "dhcp on a port or VLAN", "")
 		case !on && c.cfg.Chosen(path+".dhcp-distance"):
 			c.refuse(path+".dhcp-distance", "dhcp-distance without dhcp: on", "both or neither", "")
 		case on && c.sameDefault(i.DHCPDistance):
@@ -71,8 +71,8 @@ func (c *checker) serves(path, name, what string) bool {
 	i := c.cfg.Interfaces[name]
 	switch {
 	case i == nil:
-	case name == loopback:
-		c.refuse(path, "lo has no hosts to serve", "a port or VLAN", "")
+	case c.cfg.Kind(name).Alone:
+		c.refuse(path, name+" has no hosts to serve", "a port or VLAN", "")
 	case i.DHCP.On():
 		c.refuse(path, fmt.Sprintf("%s gets its address from a DHCP server, so this router cannot serve its hosts (%s)", name, what),
 			"an interface with addresses of its own", "")

@@ -69,8 +69,8 @@ func (c *checker) nextHop(path string, to netip.Prefix, hop NextHop) {
 		if c.cfg.Interfaces[hop.Interface] == nil {
 			return
 		}
-		if hop.Interface == loopback {
-			c.refuse(path, "lo cannot be the interface of a next hop", "another interface, or blackhole: true", "")
+		if c.cfg.Kind(hop.Interface).Alone {
+			c.refuse(path, hop.Interface+" cannot be the interface of a next hop", "another interface, or blackhole: true", "")
 			return
 		}
 	}

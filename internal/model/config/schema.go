@@ -59,13 +59,6 @@ type Match struct {
 	Path string `yaml:"path" json:"path,omitempty" doc:"The device's bus address, as ethtool -i prints it." example:"0000:01:00.0"`
 }
 
-// VLAN says on what a VLAN interface sits. A parent that is itself a VLAN gives QinQ.
-type VLAN struct {
-	Parent   string    `yaml:"parent" json:"parent" doc:"Interface that carries the tagged frames, also a VLAN (QinQ)." required:"true" names:"interface"`
-	ID       int       `yaml:"id" json:"id" doc:"VLAN id." min:"1" max:"4094" required:"true"`
-	Protocol VLANProto `yaml:"protocol" json:"protocol,omitempty" doc:"Type of the tag: 802.1q, or 802.1ad for the outer tag of QinQ." default:"802.1q" enum:"802.1q,802.1ad"`
-}
-
 // Routing holds static routes and routing protocols.
 type Routing struct {
 	Static []StaticRoute `yaml:"static" json:"static,omitempty" doc:"Static routes."`
@@ -182,7 +175,6 @@ type FastPath struct {
 type (
 	SysctlProfile    string
 	AntiSpoof        string
-	VLANProto        string
 	BogonPolicy      string
 	Family           string
 	ExportSet        string

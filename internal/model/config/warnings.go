@@ -16,7 +16,7 @@ func Warnings(cfg *Config) []Problem {
 		c.refuse("interfaces", "no interface has an address: nobody can reach this router", "", "")
 	}
 	for _, name := range sortedKeys(cfg.Interfaces) {
-		c.oddInterface(name, cfg.Interfaces[name])
+		c.oddKind(name, cfg.Interfaces[name])
 	}
 	c.oddReach()
 	for i, r := range cfg.Routing.Static {
@@ -31,23 +31,6 @@ func Warnings(cfg *Config) []Problem {
 	c.oddOSPF("routing.ospf3", cfg.Routing.OSPF3)
 	list, _ := c.problems.shown()
 	return list
-}
-
-func (c *checker) oddInterface(name string, i *Interface) {
-	path := joinPath("interfaces", name)
-	if i.VLAN == nil || i.Disabled {
-		return
-	}
-	parent := c.cfg.Interfaces[i.VLAN.Parent]
-	if parent == nil {
-		return
-	}
-	if parent.Disabled {
-		c.refuse(path+".vlan.parent", fmt.Sprintf("%s is disabled, so %s stays down", i.VLAN.Parent, name), "", "")
-	}
-	if parent.VLAN != nil && i.VLAN.Protocol == "802.1ad" {
-		c.refuse(path+".vlan.protocol", "802.1ad is the inner tag here; normally it is the outer one", "", "")
-	}
 }
 
 // oddNextHop warns of a next hop that can't be used as things stand.

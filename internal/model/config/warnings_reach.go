@@ -81,7 +81,7 @@ func (c *checker) hasZones() bool {
 func (c *checker) behind(wans []wan) (list []network) {
 	for _, n := range c.networks {
 		out := slices.ContainsFunc(wans, func(w wan) bool { return w.name == n.iface })
-		if !out && n.iface != loopback && !n.address.IsSingleIP() && !n.address.Addr().IsLinkLocalUnicast() && !c.cfg.Interfaces[n.iface].Disabled {
+		if !out && !c.cfg.Kind(n.iface).Alone && !n.address.IsSingleIP() && !n.address.Addr().IsLinkLocalUnicast() && !c.cfg.Interfaces[n.iface].Disabled {
 			list = append(list, n)
 		}
 	}

@@ -150,12 +150,12 @@ func (c *compiler) zones() bool {
 // unzoned warns of interfaces whose packets are all dropped.
 func (c *compiler) unzoned() {
 	for _, name := range words(c.cfg.Interfaces) {
-		i := c.cfg.Interfaces[name]
-		if i.Zone == "" && name != "lo" && !i.Disabled && len(i.Addresses) > 0 {
+		i, alone := c.cfg.Interfaces[name], c.cfg.Kind(name).Alone
+		if i.Zone == "" && !alone && !i.Disabled && len(i.Addresses) > 0 {
 			c.odd.Refuse("interfaces."+name, fmt.Sprintf("%s has no zone, but other interfaces have: all its packets are dropped", name), "zone: NAME", "")
 		}
-		if i.Zone != "" && name == "lo" {
-			c.report.Refuse("interfaces.lo.zone", "the loopback interface belongs to no zone", "the router itself is called self", "")
+		if i.Zone != "" && alone {
+			c.report.Refuse("interfaces."+name+".zone", fmt.Sprintf("%s has no hosts and belongs to no zone", name), "the router itself is called self", "")
 		}
 	}
 }

@@ -111,11 +111,8 @@ func heldBy(things []bypass.Thing) Reason {
 // along are things of an interface and of the links below it, which its packets cross too.
 func (t *tables) along(ifindex int, of map[int][]bypass.Thing) []bypass.Thing {
 	var things []bypass.Thing
-	for l, depth := t.links[ifindex], 0; l != nil && depth <= maxTags; l, depth = t.links[l.Parent], depth+1 {
+	for l := range t.down(ifindex) {
 		things = append(things, of[l.Index]...)
-		if l.VLANID == 0 {
-			break
-		}
 	}
 	return things
 }

@@ -19,7 +19,7 @@ type Desired struct {
 	Auto       bool                   `json:"auto,omitempty"` // the structure is what is best on this machine, instead of Structure
 	Structure  fib.Structure          `json:"structure"`
 	Flows      int                    `json:"flows"`      // room in the flow table; 0 for the default
-	Interfaces map[string]DesiredPort `json:"interfaces"` // by kernel name, ports and VLANs alike
+	Interfaces map[string]DesiredPort `json:"interfaces"` // by kernel name, those that the kernel alone has left out
 	Guard      guard.Settings         `json:"guard"`
 	Match      *match.Sets            `json:"match,omitempty"` // nil: flows are not recognised
 }
@@ -27,9 +27,9 @@ type Desired struct {
 // DesiredPort is what one interface should do.
 type DesiredPort struct {
 	FastPath  bool             `json:"fast-path"`
-	Judged    bool             `json:"judged,omitempty"` // the firewall judges its packets: off until it is told (Firewall.Apply)
-	AntiSpoof config.AntiSpoof `json:"anti-spoof"`       // on top of the kernel's rp_filter
-	VLAN      bool             `json:"vlan"`             // sits on another interface: no program of its own
+	Judged    bool             `json:"judged,omitempty"`  // the firewall judges its packets: off until it is told (Firewall.Apply)
+	AntiSpoof config.AntiSpoof `json:"anti-spoof"`        // on top of the kernel's rp_filter
+	Carried   bool             `json:"carried,omitempty"` // by the program of the port that it sits on: none of its own
 }
 
 // Render is what cfg asks of the fast path.
@@ -43,11 +43,15 @@ func Render(cfg *config.Config) (Desired, error) {
 	d.Guard = guard.Render(cfg, runtime.NumCPU())
 	judged := judges(cfg)
 	for name, i := range cfg.Interfaces {
+		kind := cfg.Kind(name)
+		if kind.Name != "" && kind.FastPath == config.NoProgram {
+			continue
+		}
 		d.Interfaces[name] = DesiredPort{
 			FastPath:  d.Mode != "off" && i.FastPath.On() && !i.Disabled,
 			Judged:    judged,
 			AntiSpoof: i.AntiSpoof,
-			VLAN:      i.VLAN != nil,
+			Carried:   kind.FastPath == config.ParentProgram,
 		}
 	}
 	return d, nil

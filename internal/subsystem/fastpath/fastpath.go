@@ -486,8 +486,7 @@ func (f *FastPath) wantedPorts() map[int]string {
 			continue
 		}
 		bottom := l
-		for bottom.VLANID != 0 && f.tables.links[bottom.Parent] != nil {
-			bottom = f.tables.links[bottom.Parent]
+		for bottom = range f.tables.down(l.Index) {
 		}
 		if _, ethernet := macOf(bottom.MAC); ethernet && bottom.VLANID == 0 && bottom.Master == 0 && bottom.Index < maxIfindex {
 			wanted[bottom.Index] = bottom.Name

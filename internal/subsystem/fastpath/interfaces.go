@@ -4,6 +4,7 @@ package fastpath
 
 import (
 	"encoding/binary"
+	"iter"
 	"math"
 	"net/netip"
 
@@ -72,10 +73,18 @@ func (w way) tagWord() uint64 {
 	return binary.NativeEndian.Uint64(b[:])
 }
 
+// down goes from an interface to the port at its bottom, over the tags between.
+func (t *tables) down(ifindex int) iter.Seq[*device] {
+	return func(yield func(*device) bool) {
+		for l := t.links[ifindex]; l != nil && yield(l) && l.VLANID != 0; l = t.links[l.Parent] {
+		}
+	}
+}
+
 // base follows VLANs down to the port. ok is false where the fast path can't follow: more than two
 // tags, a bridge or bond above the port, a link that is down or unknown.
 func (t *tables) base(ifindex int) (port *device, tags []vlanTag, ok bool) {
-	for l := t.links[ifindex]; l != nil; l = t.links[l.Parent] {
+	for l := range t.down(ifindex) {
 		if !l.Up || l.Master != 0 || l.Index >= maxIfindex {
 			return nil, nil, false
 		}

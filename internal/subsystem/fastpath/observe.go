@@ -171,7 +171,7 @@ func (f *FastPath) observePorts() []ObservedPort {
 		ports = append(ports, one)
 	}
 	for _, name := range f.desired.names() {
-		if d := f.desired.Interfaces[name]; !seen[name] && !d.VLAN {
+		if d := f.desired.Interfaces[name]; !seen[name] && !d.Carried {
 			ports = append(ports, ObservedPort{Name: name, Index: f.tables.indexOf(name), Mode: "off", Why: f.whyOff(name, d)})
 		}
 	}

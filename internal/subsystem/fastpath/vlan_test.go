@@ -46,7 +46,7 @@ func TestVLANs(t *testing.T) {
 	for i := range links {
 		l := &links[i]
 		l.Up, l.Running, l.MTU, l.MAC = true, true, 1500, macs[l.Index]
-		d.Interfaces[l.Name] = DesiredPort{FastPath: true, VLAN: true}
+		d.Interfaces[l.Name] = DesiredPort{FastPath: true, Carried: true}
 		net4 := netip.AddrFrom4([4]byte{10, 0, byte(l.Index - 1000), 0})
 		addresses = append(addresses, rib.LinkAddress{Interface: l.Index, Address: netip.PrefixFrom(net4.Next(), 24)})
 		neighbours = append(neighbours, rib.Neighbour{Interface: l.Index, Address: net4.Next().Next(), State: rib.NeighReachable, MAC: macB})

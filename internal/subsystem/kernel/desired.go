@@ -18,7 +18,7 @@ import (
 type Desired struct {
 	Hostname      string             // "" leaves the host's name alone
 	MultipathSeed uint32             // net.ipv4.fib_multipath_hash_seed: the fast path hashes with the same
-	Interfaces    []DesiredInterface // parents before the VLANs on them
+	Interfaces    []DesiredInterface // parents first
 	Routes        []DesiredRoute     // static routes, and what holds announced and translated prefixes, by prefix and metric
 	Proxies       []DesiredProxy     // addresses of others that are answered for, by interface and address
 	Sysctls       []Sysctl           // in the order of writing; forwarding is not among them
@@ -29,7 +29,8 @@ type Desired struct {
 type DesiredInterface struct {
 	Name        string
 	Match       config.Match // the zero Match finds the link by Name
-	VLAN        *config.VLAN
+	Kind        config.Kind
+	Made        *config.Interface // what the kind makes the link from; nil for a port and the loopback
 	Description string
 	Addresses   []netip.Prefix // with host bits
 	MTU         int            // 0: the driver's
@@ -103,7 +104,7 @@ func multipathSeed(cfg *config.Config) uint32 {
 	return max(h.Sum32(), 1)
 }
 
-// renderInterfaces orders parents before the VLANs on them, else by name.
+// renderInterfaces orders parents before what sits on them, else by name.
 func renderInterfaces(cfg *config.Config) ([]DesiredInterface, error) {
 	var list []DesiredInterface
 	placed := map[string]bool{}
@@ -113,14 +114,15 @@ func renderInterfaces(cfg *config.Config) ([]DesiredInterface, error) {
 			return nil
 		}
 		if slices.Contains(path, name) {
-			return fmt.Errorf("interfaces.%s.vlan.parent: %s is a VLAN on itself", path[0], path[0])
+			return fmt.Errorf("interfaces.%s: %s sits on itself", path[0], path[0])
 		}
 		c := cfg.Interfaces[name]
-		if c.VLAN != nil {
-			if _, ok := cfg.Interfaces[c.VLAN.Parent]; !ok {
-				return fmt.Errorf("interfaces.%s.vlan.parent: no interface %q", name, c.VLAN.Parent)
+		kind := cfg.Kind(name)
+		for _, p := range kind.Parents {
+			if _, ok := cfg.Interfaces[p.Name]; !ok {
+				return fmt.Errorf("interfaces.%s.%s.%s: no interface %q", name, kind.Name, p.Key, p.Name)
 			}
-			if err := place(c.VLAN.Parent, append(path, name)); err != nil {
+			if err := place(p.Name, append(path, name)); err != nil {
 				return err
 			}
 		}
@@ -131,7 +133,7 @@ func renderInterfaces(cfg *config.Config) ([]DesiredInterface, error) {
 			}
 		}
 		placed[name] = true
-		list = append(list, renderInterface(name, c))
+		list = append(list, renderInterface(name, c, kind))
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Interfaces)) {
@@ -142,26 +144,22 @@ func renderInterfaces(cfg *config.Config) ([]DesiredInterface, error) {
 	return list, nil
 }
 
-func renderInterface(name string, c *config.Interface) DesiredInterface {
-	i := DesiredInterface{Name: name, Description: c.Description, MTU: c.MTU, Down: c.Disabled}
+func renderInterface(name string, c *config.Interface, kind config.Kind) DesiredInterface {
+	i := DesiredInterface{Name: name, Kind: kind, Description: c.Description, MTU: c.MTU, Down: c.Disabled}
 	if c.DHCP.On() {
 		i.Distance = c.DHCPDistance
 	}
 	if c.Match != nil {
 		i.Match = *c.Match
 	}
-	if c.VLAN != nil {
-		v := *c.VLAN
-		i.VLAN = &v
+	if kind.Name != "" {
+		i.Made = c
 	}
 	for _, a := range c.Addresses {
 		i.Addresses = append(i.Addresses, a.Prefix)
 	}
 	return i
 }
-
-// vlan8021ad is the word of config.VLANProto for the outer tag of QinQ.
-const vlan8021ad config.VLANProto = "802.1ad"
 
 type routeKey struct {
 	prefix netip.Prefix

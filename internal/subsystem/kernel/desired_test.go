@@ -51,7 +51,7 @@ func TestRenderRefuses(t *testing.T) {
 		"no interface \"gone\"": func(c *config.Config) {
 			c.Interfaces["v"] = &config.Interface{VLAN: &config.VLAN{Parent: "gone", ID: 1}}
 		},
-		"VLAN on itself": func(c *config.Config) {
+		"sits on itself": func(c *config.Config) {
 			c.Interfaces["v"] = &config.Interface{VLAN: &config.VLAN{Parent: "w", ID: 1}}
 			c.Interfaces["w"] = &config.Interface{VLAN: &config.VLAN{Parent: "v", ID: 1}}
 		},

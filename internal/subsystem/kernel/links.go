@@ -8,18 +8,16 @@ import (
 	"fmt"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"minne/internal/base/plan"
 )
 
-// Steps for the links themselves: names, VLANs, sizes, descriptions, up and down.
+// Steps for the links themselves: names, sizes, descriptions, up and down.
 
 // defaultMTU is what an Ethernet link had before a configuration changed it.
 const defaultMTU = 1500
 
 // freeNames makes room for the interfaces' names. One whose name somebody else has is left out, and
-// so are the VLANs on it.
+// so is what sits on it.
 func (r *round) freeNames() error {
 	var failures []error
 	for _, b := range r.bound {
@@ -29,16 +27,11 @@ func (r *round) freeNames() error {
 		}
 	}
 	for _, b := range r.bound { // parents first
-		if b.VLAN != nil && !b.missing && r.parentOf(b).missing {
+		if !b.missing && slices.ContainsFunc(b.parents, func(p *bound) bool { return p.missing }) {
 			b.leaveOut(nil)
 		}
 	}
 	return errors.Join(failures...)
-}
-
-// parentOf is the interface that a VLAN is on.
-func (r *round) parentOf(b *bound) *bound {
-	return r.bound[slices.IndexFunc(r.bound, func(p *bound) bool { return p.Name == b.VLAN.Parent })]
 }
 
 // renames gives bound links their names. Two that swap names meet in the middle under
@@ -86,9 +79,12 @@ func (r *round) nameIsFree(b *bound) error {
 		switch {
 		case slices.ContainsFunc(r.bound, func(o *bound) bool { return o.link == l }):
 			// It is renamed as well.
-		case l.Kind == "vlan" && l.Group == ownedGroup:
-			r.add(plan.Change{Subsystem: "kernel", Action: plan.Remove, Object: "VLAN " + l.Name + " (its parent or tag changed)"},
-				func(context.Context) error { return r.system.removeLink(l.Index) })
+		case l.made() != nil:
+			change := plan.Change{}
+			if b.former = l; b.Made == nil {
+				change = plan.Change{Action: plan.Remove, Object: l.made().title + " " + l.Name}
+			}
+			r.add(change, r.removeLink(l))
 		default:
 			return &InterfaceError{b.Name, fmt.Sprintf("another link has this name (%s); choose another name or match that link",
 				describe([]link{*l})[0])}
@@ -111,40 +107,8 @@ func (r *round) rename(b *bound, former string, keep bool) error {
 	return nil
 }
 
-// vlans creates the missing ones, parents first as the interfaces are ordered.
-func (r *round) vlans() {
-	for _, b := range r.bound {
-		if b.VLAN == nil || b.link != nil || b.missing {
-			continue
-		}
-		parent := r.parentOf(b)
-		object := fmt.Sprintf("VLAN %d (%s) on %s as %s", b.VLAN.ID, b.VLAN.Protocol, parent.Name, b.Name)
-		r.add(plan.Change{Action: plan.Add, Object: object}, r.on(parent, func(index int) error {
-			return r.system.addVLAN(vlanLink{Name: b.Name, Parent: index, ID: b.VLAN.ID, Proto: tagType(b.VLAN)})
-		})).of(b.Name, fmt.Sprintf("VLAN %s was removed", b.Name)).vital = true
-	}
-}
-
-// removeVLANs removes those that Minne made and nobody wants any more, the ones on top first.
-func (r *round) removeVLANs() {
-	for n := len(r.links) - 1; n >= 0; n-- { // a VLAN is younger than its parent
-		l := &r.links[n]
-		if l.Kind != "vlan" || l.Group != ownedGroup || r.lenient && r.absent != nil ||
-			slices.ContainsFunc(r.bound, func(b *bound) bool { return b.link == l || b.Name == l.Name }) {
-			continue
-		}
-		r.removal(plan.Change{Action: plan.Remove, Object: "VLAN " + l.Name}, func(context.Context) error {
-			err := r.system.removeLink(l.Index)
-			if errors.Is(err, unix.ENODEV) {
-				return nil // it went with its parent
-			}
-			return err
-		})
-	}
-}
-
-// sizes sets MTUs: larger ones from the parents up, smaller ones from the VLANs down, because a
-// VLAN can't be larger than its parent.
+// sizes sets MTUs: larger ones from the parents up, smaller ones from what sits on them down, because
+// a VLAN can't be larger than its parent.
 func (r *round) sizes() {
 	want := map[string]int{}
 	for _, b := range r.bound {
@@ -172,17 +136,17 @@ func (r *round) sizes() {
 	}
 }
 
-// wantedMTU is the configured one; else a VLAN follows its parent, a link whose MTU an earlier
-// configuration changed gets the default back, and any other keeps what it has. 0 is unknown.
-func (b *bound) wantedMTU(parents map[string]int) int {
+// wantedMTU is the configured one; else that of the smallest parent, of a link whose MTU an earlier
+// configuration changed the default, and any other link keeps what it has. 0 is unknown.
+func (b *bound) wantedMTU(wanted map[string]int) int {
 	switch {
 	case b.MTU != 0:
 		return b.MTU
-	case b.VLAN != nil:
-		return parents[b.VLAN.Parent]
+	case len(b.parents) > 0:
+		return wanted[slices.MinFunc(b.parents, func(p, q *bound) int { return wanted[p.Name] - wanted[q.Name] }).Name]
 	case b.link == nil:
 		return 0
-	case b.link.Group == ownedGroup && b.link.Ethernet:
+	case b.link.ours() && b.link.Ethernet:
 		return defaultMTU
 	}
 	return b.link.MTU
@@ -194,11 +158,11 @@ func (r *round) resize(b *bound, index, mtu int) error {
 		return err
 	}
 	switch {
-	case b.VLAN != nil:
+	case b.Made != nil:
 		return nil
 	case b.MTU != 0 && b.link.Group == 0:
-		return r.system.setGroup(index, ownedGroup)
-	case b.MTU == 0 && b.link.Group == ownedGroup:
+		return r.system.setGroup(index, resizedGroup)
+	case b.MTU == 0 && b.link.ours():
 		return r.system.setGroup(index, 0)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"minne/internal/model/config"
@@ -86,17 +87,33 @@ func (p *pretended) used(name string) bool {
 	return slices.ContainsFunc(p.devices, func(l link) bool { return l.Name == name || slices.Contains(l.AltNames, name) })
 }
 
-func (p *pretended) addVLAN(v vlanLink) error {
-	parent := p.at(v.Parent)
-	if parent == nil {
+func (p *pretended) addLink(l netlink.Link) error {
+	a := l.Attrs()
+	parent := p.at(a.ParentIndex)
+	if parent == nil && a.ParentIndex != 0 {
 		return unix.ENODEV
 	}
-	if p.used(v.Name) {
+	if p.used(a.Name) {
 		return unix.EEXIST
 	}
-	p.did("add %s on %s id %d proto %#x", v.Name, parent.Name, v.ID, v.Proto)
-	p.devices = append(p.devices, link{Index: p.devices[len(p.devices)-1].Index + 1, Name: v.Name, Kind: "vlan", Parent: v.Parent,
-		VLANID: v.ID, VLANType: v.Proto, MTU: parent.MTU, MAC: parent.MAC, Ethernet: true, Group: ownedGroup})
+	if err := p.refused["add "+a.Name]; err != nil {
+		return err
+	}
+	made := link{Index: p.devices[len(p.devices)-1].Index + 1, Name: a.Name, Kind: l.Type(), Parent: a.ParentIndex,
+		MTU: 1500, MAC: [6]byte{2, 2}, Ethernet: true, Group: a.Group, as: l}
+	if v, ok := l.(*netlink.Vlan); ok {
+		p.did("add %s on %s id %d proto %#x", a.Name, parent.Name, v.VlanId, int(v.VlanProtocol))
+		made.MTU, made.MAC = parent.MTU, parent.MAC
+	} else {
+		p.did("add %s %s", l.Type(), a.Name)
+	}
+	p.devices = append(p.devices, made)
+	return nil
+}
+
+func (p *pretended) changeLink(l netlink.Link) error {
+	p.did("change %s", l.Attrs().Name)
+	p.at(l.Attrs().Index).as = l
 	return nil
 }
 
@@ -181,7 +198,8 @@ func machine() *pretended {
 		{Index: 1, Name: "lo", MTU: 65536},
 		{Index: 2, Name: "eth0", MAC: [6]byte{2, 0, 0, 0, 0, 9}, PermMAC: [6]byte{2, 0, 0, 0, 0, 1}, BusPath: "0000:01:00.0", MTU: 1500, Ethernet: true},
 		{Index: 3, Name: "eth1", MAC: [6]byte{2, 0, 0, 0, 0, 2}, PermMAC: [6]byte{2, 0, 0, 0, 0, 2}, BusPath: "0000:02:00.0", MTU: 1500, Ethernet: true},
-		{Index: 4, Name: "eth1.7", Kind: "vlan", Parent: 3, VLANID: 7, VLANType: 0x8100, MAC: [6]byte{2, 0, 0, 0, 0, 2}, MTU: 1500, Ethernet: true},
+		{Index: 4, Name: "eth1.7", Kind: "vlan", Parent: 3, MAC: [6]byte{2, 0, 0, 0, 0, 2}, MTU: 1500, Ethernet: true,
+			as: &netlink.Vlan{LinkAttrs: netlink.LinkAttrs{ParentIndex: 3}, VlanId: 7, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q}},
 	}}
 }
 

@@ -16,10 +16,15 @@ import (
 // Names and alternative names are unique together, so a link renamed earlier is
 // found by its former name as well.
 
-// ownedGroup marks what Minne made or changed, in the link itself (IFLA_GROUP), so that a new
-// daemon knows: a VLAN with it may be removed, another link with it has an MTU from a
-// configuration. "Mi" in ASCII; 0 is the group of every other link.
-const ownedGroup = 0x4d69
+// Groups mark what Minne made or changed, in the link itself (IFLA_GROUP), so that a new daemon knows.
+// 0 is the group of every other link.
+const (
+	ownedGroup   = 0x4d69 // "Mi": Minne made the link and may remove it
+	resizedGroup = 0x4d6a // the link has its MTU from a configuration
+)
+
+// ours says whether Minne made a link, or changed its MTU.
+func (l *link) ours() bool { return l.Group == ownedGroup || l.Group == resizedGroup }
 
 // MissingError says that the link of an interface is not there.
 type MissingError struct {
@@ -44,13 +49,15 @@ type InterfaceError struct {
 
 func (e *InterfaceError) Error() string { return "interface " + e.Interface + ": " + e.Reason }
 
-// bound is a configured interface together with its link; link is nil for a VLAN still to be made
+// bound is a configured interface together with its link; link is nil for one still to be made
 // and for a missing link.
 type bound struct {
 	DesiredInterface
 	link    *link
+	parents []*bound
+	former  *link  // that has the name and goes, since another one is made in its place
 	missing bool   // nothing is done about it
-	why     error  // of missing; nil for a VLAN whose parent is missing
+	why     error  // of missing; nil for an interface whose parent is missing
 	odd     string // the link was found, but only because it had been found before
 }
 
@@ -58,7 +65,7 @@ type bound struct {
 func (b *bound) leaveOut(why error) { b.link, b.missing, b.why = nil, true, why }
 
 // bind finds the link of every interface. One that is missing, or that can't be told from another, is
-// an error; the interface and the VLANs on it are left out. had says which link was an interface's
+// an error; the interface and what sits on it are left out. had says which link was an interface's
 // before: it stays so when another comes that looks the same.
 func bind(interfaces []DesiredInterface, links []link, had func(name string, index int) bool) ([]*bound, error) {
 	var all []*bound
@@ -69,8 +76,11 @@ func bind(interfaces []DesiredInterface, links []link, had func(name string, ind
 		b := &bound{DesiredInterface: i}
 		all, byName[i.Name] = append(all, b), b
 		var err error
-		if i.VLAN != nil {
-			b.bindVLAN(byName[i.VLAN.Parent], links)
+		for _, p := range i.Kind.Parents {
+			b.parents = append(b.parents, byName[p.Name])
+		}
+		if i.Made != nil {
+			b.bindMade(links)
 		} else {
 			b.link, b.odd, err = find(i, links, had)
 		}
@@ -98,7 +108,7 @@ func find(i DesiredInterface, links []link, had func(name string, index int) boo
 	case m.MAC != config.MAC{}:
 		wanted = "MAC address " + net.HardwareAddr(m.MAC[:]).String()
 		fits = func(l *link) bool {
-			if stacked(l) {
+			if slices.Contains(borrowers, l.Kind) {
 				return false // a VLAN, bridge or bond shows the MAC of a link below
 			}
 			if l.PermMAC != [6]byte{} {
@@ -108,7 +118,7 @@ func find(i DesiredInterface, links []link, had func(name string, index int) boo
 		}
 	case m.Path != "":
 		wanted = "bus path " + m.Path
-		fits = func(l *link) bool { return l.BusPath == m.Path && !stacked(l) }
+		fits = func(l *link) bool { return l.BusPath == m.Path && !slices.Contains(borrowers, l.Kind) }
 	default:
 		name := m.Name
 		if name == "" {
@@ -168,15 +178,6 @@ func tellApart(list []*link) string {
 	return fmt.Sprintf("write match: {%s}", strings.Join(words, "} or match: {"))
 }
 
-// stacked says whether a link sits on others and borrows their MAC address.
-func stacked(l *link) bool {
-	switch l.Kind {
-	case "vlan", "macvlan", "macvtap", "macsec", "ipvlan", "ipvtap", "bridge", "bond", "team", "vrf":
-		return true
-	}
-	return false
-}
-
 // describe lists links for an operator who has to pick one.
 func describe(links []link) []string {
 	var words []string
@@ -191,32 +192,6 @@ func describe(links []link) []string {
 		words = append(words, text)
 	}
 	return words
-}
-
-// tagType is the EtherType of a VLAN's tag.
-func tagType(v *config.VLAN) uint16 {
-	if v.Protocol == vlan8021ad {
-		return 0x88a8
-	}
-	return 0x8100
-}
-
-// bindVLAN finds the VLAN with the right tag on the right parent, whatever its name.
-func (b *bound) bindVLAN(parent *bound, links []link) {
-	if parent == nil || parent.missing {
-		b.leaveOut(nil) // the parent's own error says it
-		return
-	}
-	if parent.link == nil {
-		return
-	}
-	for n := range links {
-		l := &links[n]
-		if l.Kind == "vlan" && l.Parent == parent.link.Index && l.VLANID == b.VLAN.ID && l.VLANType == tagType(b.VLAN) {
-			b.link = l
-			return
-		}
-	}
 }
 
 // sysctlName is the name under which the interface's settings are found now.

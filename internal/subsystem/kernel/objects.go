@@ -3,7 +3,6 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"net"
 	"net/netip"
 
@@ -41,7 +40,6 @@ func decodeLink(m message) (l rib.Link, ok bool) {
 		Up:    flags&unix.IFF_UP != 0, Running: flags&unix.IFF_LOWER_UP != 0, Loopback: flags&unix.IFF_LOOPBACK != 0,
 		Deleted: m.Type == unix.RTM_DELLINK,
 	}
-	parent, elsewhere := 0, false
 	for kind, value := range attributes(b[ifInfoLen:]) {
 		switch kind {
 		case unix.IFLA_IFNAME:
@@ -54,44 +52,25 @@ func decodeLink(m message) (l rib.Link, ok bool) {
 			l.MTU = int(uint32Of(value))
 		case unix.IFLA_MASTER:
 			l.Master = int(uint32Of(value))
-		case unix.IFLA_LINK:
-			parent = int(uint32Of(value))
-		case unix.IFLA_LINK_NETNSID:
-			elsewhere = true
 		case unix.IFLA_LINKINFO:
-			decodeLinkInfo(value, &l)
+			l.Kind = infoKind(value)
 		case unix.IFLA_XDP:
 			l.XDPProgram = xdpProgram(value)
 		}
 	}
-	// Of a veth, IFLA_LINK is the other end; of a VLAN, what it sits on.
-	if l.Kind == "vlan" && !elsewhere {
-		l.Parent = parent
+	if k, as := typed(l.Kind, b); k != nil && k.tell != nil {
+		k.tell(as, &l)
 	}
 	return l, l.Name != "" && l.MTU != 0
 }
 
-func decodeLinkInfo(b []byte, l *rib.Link) {
-	var data []byte
+func infoKind(b []byte) string {
 	for kind, value := range attributes(b) {
-		switch kind {
-		case unix.IFLA_INFO_KIND:
-			l.Kind = unix.ByteSliceToString(value)
-		case unix.IFLA_INFO_DATA:
-			data = value
+		if kind == unix.IFLA_INFO_KIND {
+			return unix.ByteSliceToString(value)
 		}
 	}
-	if l.Kind != "vlan" {
-		return
-	}
-	for kind, value := range attributes(data) {
-		switch {
-		case kind == unix.IFLA_VLAN_ID && len(value) >= 2:
-			l.VLANID = native.Uint16(value)
-		case kind == unix.IFLA_VLAN_PROTOCOL && len(value) >= 2:
-			l.VLANProto = binary.BigEndian.Uint16(value)
-		}
-	}
+	return ""
 }
 
 func xdpProgram(b []byte) uint32 {

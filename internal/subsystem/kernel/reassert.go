@@ -259,12 +259,12 @@ func (k *Kernel) report(r *round) *Report {
 	now := time.Now()
 	rep := &Report{Faults: map[string]string{}}
 	whole := map[string]bool{}  // ports of which one finding says it all
-	for _, b := range r.bound { // parents before the VLANs on them
+	for _, b := range r.bound { // parents first
 		d, returned := back[b.Name]
 		if returned {
 			rep.Returned = append(rep.Returned, b.Name)
 		}
-		if b.VLAN != nil && whole[b.VLAN.Parent] {
+		if slices.ContainsFunc(b.parents, func(p *bound) bool { return whole[p.Name] }) {
 			whole[b.Name] = true
 			continue
 		}
@@ -292,9 +292,11 @@ func (k *Kernel) report(r *round) *Report {
 	return rep
 }
 
-// made says whether the round made an interface's link: a VLAN that somebody removed.
+// made says whether the round made an interface's link, which somebody had removed.
 func (r *round) made(name string) bool {
-	return slices.ContainsFunc(r.did, func(s step) bool { return s.port == name && s.vital && s.change.Action == plan.Add })
+	return slices.ContainsFunc(r.did, func(s step) bool {
+		return s.port == name && s.vital && (s.change.Action == plan.Add || s.change.Action == plan.Reset)
+	})
 }
 
 // faults gathers what is wrong.

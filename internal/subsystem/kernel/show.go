@@ -31,6 +31,7 @@ type Interface struct {
 	MTU         int            `json:"mtu"`
 	Parent      string         `json:"parent,omitempty"`
 	VLAN        int            `json:"vlan,omitempty"`
+	Detail      string         `json:"detail,omitempty"` // what its kind says of it: "VLAN 20"
 	Driver      string         `json:"driver,omitempty"`
 	BusPath     string         `json:"bus_path,omitempty"`
 	Speed       uint32         `json:"speed_mbit,omitempty"` // Mbit/s; 0 when unknown
@@ -39,6 +40,9 @@ type Interface struct {
 	RX          Counters       `json:"rx"`
 	TX          Counters       `json:"tx"`
 }
+
+// Port says whether a link is a port: hardware, or in a container the end of a veth pair.
+func (i Interface) Port() bool { return i.MAC != "" && (i.Kind == "" || i.Kind == "veth") }
 
 // Counters of one direction of a link since it exists.
 type Counters struct {
@@ -142,6 +146,9 @@ func decodeInterface(m message) (i interfaceMessage, ok bool) {
 	}
 	if !l.Loopback && len(l.MAC) == 6 {
 		i.MAC = l.MAC.String()
+	}
+	if k, as := typed(l.Kind, m.Body); k != nil {
+		i.Detail = k.words(as)
 	}
 	for kind, value := range attributes(m.Body[ifInfoLen:]) {
 		switch kind {

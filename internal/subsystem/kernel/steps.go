@@ -19,9 +19,9 @@ import (
 
 // The comparison of what is desired with what is there, as a list of steps.
 //
-// The order keeps an operator's session alive: names and VLANs, settings,
+// The order keeps an operator's session alive: names and links to be made, settings,
 // source checks, sizes, new addresses, links up, new routes; only then what is
-// too much goes: routes, addresses, VLANs, links down.
+// too much goes: routes, addresses, links that Minne made, links down.
 
 // step is one change: in words, and how to make it.
 type step struct {
@@ -92,7 +92,7 @@ func (r *round) compare(ctx context.Context) error {
 		return r.absent
 	}
 	r.renames()
-	r.vlans()
+	r.makeLinks()
 	for _, look := range []struct {
 		at   string
 		look func() error
@@ -122,7 +122,7 @@ func (r *round) compare(ctx context.Context) error {
 		}
 	}
 	r.removeAddresses()
-	r.removeVLANs()
+	r.removeLinks()
 	r.down()
 	r.steps = append(r.steps, r.last...)
 	if r.lenient {
@@ -150,7 +150,7 @@ func (r *round) removal(c plan.Change, do func(ctx context.Context) error) *step
 	return &r.last[len(r.last)-1]
 }
 
-// index is an interface's link when the step runs: a VLAN made by an earlier step has one only then.
+// index is an interface's link when the step runs: one made by an earlier step has one only then.
 func (r *round) index(b *bound) (int, error) {
 	if b.link != nil {
 		return b.link.Index, nil
@@ -234,7 +234,7 @@ func (r *round) write(list []Sysctl) error {
 	var failures []error
 	for _, s := range list {
 		_, ok, err := r.system.setting(s.Path)
-		if err == nil && ok { // a new VLAN's settings are known to exist only now
+		if err == nil && ok { // a new link's settings are known to exist only now
 			err = r.system.setSetting(s.Path, s.Value)
 		}
 		failures = append(failures, err)
@@ -351,14 +351,14 @@ func (r *round) removeAddresses() {
 }
 
 // removeStranded takes away what Minne once added to links that no configured interface stands for
-// any more. VLANs of Minne go as a whole.
+// any more. Links that Minne made go as a whole.
 func (r *round) removeStranded() {
 	for _, a := range r.live {
 		n := slices.IndexFunc(r.links, func(l link) bool { return l.Index == a.Index })
 		if !a.Ours || n < 0 || slices.ContainsFunc(r.bound, func(b *bound) bool { return b.link != nil && b.link.Index == a.Index }) {
 			continue
 		}
-		if on := r.links[n]; on.Kind != "vlan" || on.Group != ownedGroup {
+		if on := r.links[n]; on.made() == nil {
 			r.removal(plan.Change{Action: plan.Remove, Object: fmt.Sprintf("address %s on %s", a.Prefix, on.Name)},
 				func(context.Context) error {
 					err := r.system.removeAddress(a.Index, a.Prefix)
@@ -385,7 +385,7 @@ func (r *round) usable(live bool) func(name string) (int, bool) {
 				return b.link.Index, true
 			}
 			if !live {
-				return -1, true // a VLAN still to be made: no route has this index yet
+				return -1, true // still to be made: no route has this index yet
 			}
 			index, err := r.index(b)
 			return index, err == nil

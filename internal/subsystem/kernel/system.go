@@ -31,7 +31,8 @@ type system interface {
 	antiSpoof(ctx context.Context) (string, error)
 	hostname() (string, error)
 
-	addVLAN(v vlanLink) error
+	addLink(l netlink.Link) error
+	changeLink(l netlink.Link) error
 	removeLink(index int) error
 	rename(index int, name string) error
 	addAltName(index int, name string) error
@@ -62,8 +63,6 @@ type link struct {
 	BusPath  string  // ethtool -i bus-info, "" when none
 	Kind     string
 	Parent   int
-	VLANID   int
-	VLANType uint16 // 0x8100 or 0x88a8
 	MTU      int
 	Up       bool // administratively
 	Ready    bool // up, and the kernel knows of the carrier: it has made what it makes of a link
@@ -71,14 +70,7 @@ type link struct {
 	Ethernet bool
 	Alias    string
 	Group    uint32
-}
-
-// vlanLink is a VLAN to create.
-type vlanLink struct {
-	Name   string
-	Parent int
-	ID     int
-	Proto  uint16
+	as       netlink.Link // with what its kind says of it, for the verbs of the kind
 }
 
 // address is an address on a link.
@@ -113,13 +105,10 @@ func (live) links() ([]link, error) {
 			MTU: a.MTU, Up: a.RawFlags&unix.IFF_UP != 0, Ethernet: a.EncapType == "ether",
 			Ready: a.RawFlags&unix.IFF_UP != 0 && a.RawFlags&unix.IFF_LOWER_UP != 0 &&
 				(a.OperState == netlink.OperUp || a.OperState == netlink.OperUnknown),
-			Master: a.MasterIndex, Alias: a.Alias, Group: a.Group, BusPath: tool.driver(a.Name).bus,
+			Master: a.MasterIndex, Alias: a.Alias, Group: a.Group, BusPath: tool.driver(a.Name).bus, as: f,
 		}
 		copy(l.MAC[:], a.HardwareAddr)
 		copy(l.PermMAC[:], a.PermHWAddr)
-		if v, ok := f.(*netlink.Vlan); ok {
-			l.VLANID, l.VLANType = v.VlanId, uint16(v.VlanProtocol)
-		}
 		list = append(list, l)
 	}
 	return list, nil
@@ -226,23 +215,9 @@ func byIndex(index int) netlink.Link {
 	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index}}
 }
 
-func (live) addVLAN(v vlanLink) error {
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.ParentIndex, attrs.Group = v.Name, v.Parent, ownedGroup
-	return noVLANs(netlink.LinkAdd(&netlink.Vlan{
-		LinkAttrs: attrs, VlanId: v.ID, VlanProtocol: netlink.VlanProtocol(v.Proto),
-	}))
-}
-
-// noVLANs says what to do when the kernel knows no VLANs: it loads their module by itself where there is one.
-func noVLANs(err error) error {
-	if errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("this kernel has no VLANs, its module 8021q is missing: modprobe 8021q says why; on Debian it comes with the package of the kernel, but not with a kernel made for containers or another one than the modules of /lib/modules/$(uname -r): %w", err)
-	}
-	return err
-}
-
-func (live) removeLink(index int) error { return netlink.LinkDel(byIndex(index)) }
+func (live) addLink(l netlink.Link) error    { return netlink.LinkAdd(l) }
+func (live) changeLink(l netlink.Link) error { return netlink.LinkModify(l) }
+func (live) removeLink(index int) error      { return netlink.LinkDel(byIndex(index)) }
 
 // rename works on a link that is up since Linux 6.0; before, it has to be down.
 func (l live) rename(index int, name string) error {

@@ -170,16 +170,15 @@ func checkBytes(t *testing.T, r running, trunk, plain host) {
 // checkChanges has a flag put back in place by the router, and another outer tag made anew with the VLAN inside.
 func checkChanges(t *testing.T, r running) {
 	red, outer, blue := indexOf(t, "red"), indexOf(t, "outer"), indexOf(t, "blue")
-	loose := func() (*netlink.Vlan, bool) {
+	loose := func() bool {
 		link, err := netlink.LinkByName("red")
 		must(t, err)
-		v := link.(*netlink.Vlan)
-		return v, *v.LooseBinding
+		return *link.(*netlink.Vlan).LooseBinding
 	}
-	v, _ := loose()
-	*v.LooseBinding = true
-	must(t, netlink.LinkModify(v))
-	until(t, "the VLAN follows its parent again", func() bool { _, is := loose(); return !is })
+	a, on := netlink.NewLinkAttrs(), true
+	a.Index, a.Name = red, "red"
+	must(t, netlink.LinkModify(&netlink.Vlan{LinkAttrs: a, VlanId: 10, LooseBinding: &on}))
+	until(t, "the VLAN is down with its parent again", func() bool { return !loose() })
 
 	r.apply(t, strings.Replace(config, "id: 20", "id: 21", 1))
 	for name, before := range map[string]int{"outer": outer, "blue": blue} {

@@ -140,6 +140,7 @@ type Link struct {
 	Parent     int    // ifindex of the device a VLAN sits on; 0 for none
 	VLANID     uint16 // 1…4094 for a VLAN
 	VLANProto  uint16 // 0x8100 or 0x88a8 for a VLAN
+	Settings   string // that its kind can change in place, to be compared only
 	XDPProgram uint32 // id of the attached XDP program; 0 for none
 	Deleted    bool
 }

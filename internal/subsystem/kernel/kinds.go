@@ -37,7 +37,7 @@ type linkKind struct {
 	change func(want, now netlink.Link) string
 	// words tell a link from others of its kind: "VLAN 20".
 	words func(l netlink.Link) string
-	// tell fills in what the fast path has to know of a link; nil for nothing.
+	// tell fills in what the fast path has to know of a link, and its settings, of which change speaks; nil for nothing.
 	tell func(l netlink.Link, to *rib.Link)
 }
 

@@ -280,7 +280,7 @@ func (w *Watcher) tellLink(ctx context.Context, l rib.Link) error {
 	}
 	w.batch.flushExcept(w, kindLink)
 	w.batch.links = append(w.batch.links, l)
-	if !known || l.Deleted || before.Name != l.Name || before.Up != l.Up || before.Running != l.Running || before.MTU != l.MTU || before.Master != l.Master {
+	if !known || l.Deleted || before.Name != l.Name || before.Up != l.Up || before.Running != l.Running || before.MTU != l.MTU || before.Master != l.Master || before.Settings != l.Settings {
 		token(w.restorable)
 	}
 	changed := l.Deleted || known && (before.Up != l.Up || before.Running != l.Running)

@@ -16,11 +16,11 @@ func (l *LLDP) check(c *checker, path string) {
 	}
 	for i, name := range l.Interfaces {
 		at := indexPath(path+".interfaces", i)
-		switch port := c.cfg.Interfaces[name]; {
-		case name == loopback:
-			c.refuse(at, "lo has no neighbours", "a port", "")
-		case port != nil && port.VLAN != nil:
-			c.refuse(at, fmt.Sprintf("LLDP frames have no VLAN tag, and %s is a VLAN", name), "its port", port.VLAN.Parent)
+		switch kind := c.cfg.Kind(name); {
+		case kind.Alone:
+			c.refuse(at, name+" has no neighbours", "a port", "")
+		case len(kind.Parents) > 0:
+			c.refuse(at, fmt.Sprintf("LLDP frames belong to ports, and %s sits on another interface", name), "its port", kind.Parents[0].Name)
 		}
 	}
 	once(c, path+".interfaces", l.Interfaces, func(s string) string { return s })

@@ -6,7 +6,7 @@
  *
  * A state stores the transitions in which it differs from its default state, which
  * is asked for the others without taking a byte. The compiler bounds how many defaults
- * follow each other. internal/lab/algo/automaton builds the image and describes the records.
+ * follow each other. internal/subsystem/fastpath/automaton builds the image and describes the records.
  *
  * The caller keeps a struct d2fa_run per stream, so that a pattern is found across
  * packets, and a bitmap with a bit per pattern, which is what an answer is.

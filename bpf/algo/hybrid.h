@@ -7,7 +7,7 @@
  * tail there becomes active and takes each further byte, until it has died or found its
  * pattern. Most bytes are taken while no tail is active. A tail is a D²FA too, with one class
  * more, which means "the border again"; or an NFA of which each state is a bit.
- * internal/lab/algo/automaton builds the image and describes the records.
+ * internal/subsystem/fastpath/automaton builds the image and describes the records.
  *
  * Used as d2fa.h is: hybrid_begin, hybrid_feed, hybrid_finish; a struct hybrid_run per stream.
  * eBPF programs know no tails that are NFAs. Their verifier follows hybrid_step with small bounds only; with

@@ -24,6 +24,7 @@ import (
 	"minne/internal/daemon/router"
 	"minne/internal/model/api"
 	"minne/internal/model/config"
+	"minne/internal/model/revisions"
 	"minne/internal/subsystem/kernel"
 )
 
@@ -90,7 +91,7 @@ func (a *app) collect(ctx context.Context) (backup.Backup, error) {
 			b.Ports[n].Interface = b.Ports[n].Name
 		}
 	}
-	onDisk, err := router.StoredAll(inst)
+	onDisk, err := revisions.ReadAll(inst.RevisionsDir())
 	if err != nil {
 		return b, err
 	}

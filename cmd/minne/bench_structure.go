@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/lab/bench/structurebench"
 	"minne/internal/subsystem/fastpath/choice"
 )
 
@@ -44,7 +45,7 @@ func (a *app) benchStructure(ctx context.Context, store, asJSON bool) error {
 	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, 19); err != nil {
 		return fmt.Errorf("take the lowest priority: %w", err)
 	}
-	measured, err := choice.Measure(ctx, version(), func(step string) { fmt.Fprintln(a.err, step+" …") })
+	measured, err := structurebench.Measure(ctx, version(), func(step string) { fmt.Fprintln(a.err, step+" …") })
 	if err != nil {
 		return err
 	}

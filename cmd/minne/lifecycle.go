@@ -16,6 +16,7 @@ import (
 	"minne/internal/daemon/show"
 	"minne/internal/model/api"
 	"minne/internal/model/config"
+	"minne/internal/model/revisions"
 )
 
 func newCheckCommand(a *app) *cobra.Command {
@@ -293,7 +294,7 @@ func (a *app) storedAll(ctx context.Context) ([]api.Revision, error) {
 	if !errors.Is(err, api.ErrNoDaemon) {
 		return all, err
 	}
-	onDisk, diskErr := router.StoredAll(inst)
+	onDisk, diskErr := revisions.ReadAll(inst.RevisionsDir())
 	if diskErr != nil {
 		return nil, fmt.Errorf("%w; and its revisions can't be read: %w", err, diskErr)
 	}

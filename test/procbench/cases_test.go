@@ -10,12 +10,12 @@ import (
 	"sync"
 	"unsafe"
 
-	"minne/internal/lab/algo/automaton"
 	"minne/internal/lab/algo/bloom"
 	"minne/internal/lab/algo/dataset"
-	"minne/internal/lab/algo/image"
 	"minne/internal/lab/algo/lpm"
+	"minne/internal/subsystem/fastpath/automaton"
 	"minne/internal/subsystem/fastpath/fib"
+	"minne/internal/subsystem/fastpath/image"
 )
 
 // question is a table, what it is asked for, and what plain Go answers.

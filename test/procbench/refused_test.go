@@ -15,7 +15,7 @@ import (
 	"sync"
 	"testing"
 
-	"minne/internal/lab/algo/image"
+	"minne/internal/subsystem/fastpath/image"
 )
 
 // complaint is the exit code of a program whose sanitizer found something.

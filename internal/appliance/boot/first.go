@@ -60,7 +60,7 @@ func configured(inst instance.Instance) bool {
 
 // confirmed is the last revision that the router had confirmed.
 func confirmed(inst instance.Instance) (revisions.Revision, bool) {
-	store, err := revisions.Read(inst.StateDir + "/revisions")
+	store, err := revisions.Read(inst.RevisionsDir())
 	if err != nil {
 		return revisions.Revision{}, false
 	}

@@ -28,7 +28,6 @@ import (
 
 	"minne/internal/base/instance"
 	"minne/internal/base/medium"
-	"minne/internal/daemon/router"
 	"minne/internal/model/api"
 	"minne/internal/model/config"
 	"minne/internal/model/revisions"
@@ -81,7 +80,7 @@ func Needed(inst instance.Instance) bool {
 	if _, err := os.Stat(inst.Config); !errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
-	all, err := router.StoredAll(inst)
+	all, err := revisions.ReadAll(inst.RevisionsDir())
 	if err != nil {
 		return true
 	}
@@ -114,7 +113,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	} else if o.In == nil {
 		return ErrNobody
 	}
-	answers.hostless, answers.beside = !hasAdmin(), !router.OwnsHost(o.Instance)
+	answers.hostless, answers.beside = !hasAdmin(), !o.Instance.OwnsHost()
 	if o.Answers == "" {
 		fmt.Fprintln(o.Out, "Minne looks at the ports …")
 	}
@@ -259,7 +258,7 @@ func (o Options) apply(ctx context.Context, text, comment string) (running bool,
 	if !errors.Is(err, api.ErrNoDaemon) {
 		return true, err
 	}
-	if all, err := router.StoredAll(o.Instance); err == nil && len(all) > 0 {
+	if all, err := revisions.ReadAll(o.Instance.RevisionsDir()); err == nil && len(all) > 0 {
 		return false, errors.New("the router has revisions, so its daemon has to make the commit: start it first")
 	}
 	return false, nil

@@ -11,6 +11,7 @@ package instance
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 )
@@ -65,6 +66,21 @@ func (i Instance) Under(root string) Instance {
 		*p = filepath.Join(root, *p)
 	}
 	return i
+}
+
+// RevisionsDir is where the configuration's revisions are stored.
+func (i Instance) RevisionsDir() string { return filepath.Join(i.StateDir, "revisions") }
+
+// OwnsHost says whether the instance is the host's own router, which also names
+// the host: the default one, with the standard paths, in the host's network namespace.
+func (i Instance) OwnsHost() bool {
+	standard, err := New(Default)
+	if err != nil || i.Name != standard.Name || i.StateDir != standard.StateDir {
+		return false
+	}
+	ours, err1 := os.Stat("/proc/self/ns/net")
+	hosts, err2 := os.Stat("/proc/1/ns/net")
+	return err1 == nil && err2 == nil && os.SameFile(ours, hosts)
 }
 
 // ControlSocket is the unix socket on which the daemon answers the command line.

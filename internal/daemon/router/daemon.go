@@ -52,7 +52,7 @@ type Daemon struct {
 // process. It touches only the instance's state directory. The journal is where
 // log writes to, for whoever asks the daemon for its log.
 func NewDaemon(inst instance.Instance, log *slog.Logger, journal *Journal, version string) (*Daemon, error) {
-	store, err := revisions.Open(revisionsDir(inst), log)
+	store, err := revisions.Open(inst.RevisionsDir(), log)
 	if err != nil {
 		return nil, err
 	}
@@ -100,17 +100,15 @@ func NewDaemon(inst instance.Instance, log *slog.Logger, journal *Journal, versi
 	}
 	vitals := newVitals(log.With("task", "vitals"), d.parts.health, d.engine.busy, d.parts.fastpath.Beat, append(d.parts.vitals(), vital{"engine", d.engine.alive}))
 	d.tasks = append(d.parts.tasks(), d.mend, vitals)
-	if boot.OnImage() && OwnsHost(inst) {
+	if boot.OnImage() && inst.OwnsHost() {
 		vitals.giveUp = func() { _ = syscall.Kill(os.Getpid(), syscall.SIGABRT) } // tells where all goroutines stand; init starts another
 		d.tasks = append(d.tasks, boot.NewWatchdog(log.With("task", "watchdog"), vitals.wait))
 	}
-	if OwnsHost(inst) { // others use what is stored: in a lab, many routers would measure each other
+	if inst.OwnsHost() { // others use what is stored: in a lab, many routers would measure each other
 		d.tasks = append(d.tasks, newMeasuring(log, structures))
 	}
 	return d, nil
 }
-
-func revisionsDir(inst instance.Instance) string { return inst.StateDir + "/revisions" }
 
 // Run puts the stored configuration in place and serves until ctx ends, the
 // daemon is asked to stop, or a task can't go on. What was put in place stays.

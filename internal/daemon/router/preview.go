@@ -50,7 +50,7 @@ func previewOne(ctx context.Context, s Subsystem, in Input) ([]plan.Change, erro
 // Stored returns the running revision (number 0) or the one of that number from
 // the instance's directory, without a daemon.
 func Stored(inst instance.Instance, number int) (revisions.Revision, error) {
-	store, err := revisions.Read(revisionsDir(inst))
+	store, err := revisions.Read(inst.RevisionsDir())
 	if err != nil {
 		return revisions.Revision{}, err
 	}
@@ -62,13 +62,4 @@ func Stored(inst instance.Instance, number int) (revisions.Revision, error) {
 		return rev, &api.Error{Kind: api.Missing, Message: "no such revision is stored"}
 	}
 	return rev, nil
-}
-
-// StoredAll returns all stored revisions, oldest first, without a daemon.
-func StoredAll(inst instance.Instance) ([]revisions.Revision, error) {
-	store, err := revisions.Read(revisionsDir(inst))
-	if err != nil {
-		return nil, err
-	}
-	return store.List(), nil
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 
 	"minne/internal/base/health"
 	"minne/internal/base/instance"
@@ -48,7 +47,7 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 	filter := firewall.New(live, log.With("task", "firewall"))
 	book := flows.New(fast, filter.Zones)
 	fast.TellFlows(book)
-	own := OwnsHost(inst)
+	own := inst.OwnsHost()
 	told := health.NewBook(log.With("task", "health"))
 	fast.TellHealth(told)
 	filter.TellHealth(told)
@@ -72,18 +71,6 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 	}
 	p.reassert = newReassert(log, p.watcher, kern, p.health, p.tick)
 	return p
-}
-
-// OwnsHost says whether the instance is the host's own router, which also names
-// the host: the default one, with the standard paths, in the host's network namespace.
-func OwnsHost(inst instance.Instance) bool {
-	standard, err := instance.New(instance.Default)
-	if err != nil || inst.Name != standard.Name || inst.StateDir != standard.StateDir {
-		return false
-	}
-	ours, err1 := os.Stat("/proc/self/ns/net")
-	hosts, err2 := os.Stat("/proc/1/ns/net")
-	return err1 == nil && err2 == nil && os.SameFile(ours, hosts)
 }
 
 // subsystems returns the parts in the order in which a commit puts them in place.

@@ -10,7 +10,7 @@ import (
 	"os"
 	"time"
 
-	"minne/internal/lab/machine"
+	"minne/internal/base/machine"
 	"minne/internal/lab/result"
 )
 

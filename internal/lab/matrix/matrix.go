@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"minne/internal/lab/machine"
+	"minne/internal/base/machine"
 	"minne/internal/lab/result"
 )
 

@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"minne/internal/lab/machine"
+	"minne/internal/base/machine"
 )
 
 // tick is the unit of /proc/stat (USER_HZ, proc_stat(5)).

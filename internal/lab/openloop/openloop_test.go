@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"minne/internal/base/machine"
 	"minne/internal/lab/device"
-	"minne/internal/lab/machine"
 	"minne/internal/lab/pattern"
 	"minne/internal/lab/trial"
 	"minne/internal/subsystem/kernel"

@@ -10,9 +10,9 @@ import (
 	"net/netip"
 	"time"
 
+	"minne/internal/base/machine"
 	"minne/internal/lab"
 	"minne/internal/lab/device"
-	"minne/internal/lab/machine"
 	"minne/internal/lab/pattern"
 	"minne/internal/lab/result"
 	"minne/internal/lab/traffic"

@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/machine"
 	"minne/internal/lab"
 	"minne/internal/lab/device"
-	"minne/internal/lab/machine"
 	"minne/internal/lab/pattern"
 	"minne/internal/lab/result"
 	"minne/internal/lab/statistics"

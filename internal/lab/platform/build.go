@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"strings"
 
-	"minne/internal/lab/algo/automaton"
 	"minne/internal/lab/algo/kernelfib"
 	"minne/internal/lab/algo/lpm"
 	"minne/internal/lab/platform/data"
+	"minne/internal/subsystem/fastpath/automaton"
 )
 
 // Seed is that of all generated data: the same on every platform.

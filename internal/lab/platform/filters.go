@@ -9,7 +9,7 @@ import (
 
 	"minne/internal/lab/algo/bloom"
 	"minne/internal/lab/algo/dataset"
-	"minne/internal/lab/algo/image"
+	"minne/internal/subsystem/fastpath/image"
 )
 
 // Parameters of the filters.

@@ -9,9 +9,9 @@ import (
 	"minne/internal/lab/algo/automatonbench"
 	"minne/internal/lab/algo/bloombench"
 	"minne/internal/lab/algo/dataset"
-	"minne/internal/lab/algo/image"
 	"minne/internal/lab/algo/lpm"
 	"minne/internal/lab/algo/lpmbench"
+	"minne/internal/subsystem/fastpath/image"
 )
 
 // asking is one way to go through a set in eBPF.

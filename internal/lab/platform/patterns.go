@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"minne/internal/lab/algo/automaton"
 	"minne/internal/lab/algo/dataset"
+	"minne/internal/subsystem/fastpath/automaton"
 )
 
 // patternWorkloads are the automata for patterns: byte strings in a D²FA; regular expressions in a D²FA and in a hybrid FA.

@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"minne/internal/lab/algo/automaton"
 	"minne/internal/lab/algo/dataset"
 	"minne/internal/lab/algo/lpm"
 	"minne/internal/lab/platform/peers"
+	"minne/internal/subsystem/fastpath/automaton"
 )
 
 // peerInput is what peers that do a task are asked.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"minne/internal/base/machine"
 	"minne/internal/lab/result"
 )
 
@@ -28,7 +29,7 @@ func apu() *Result {
 	return &Result{
 		Schema: Schema, Name: "APU2", Started: time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC), Seconds: 61, Rounds: 3, Repetitions: 27,
 		Minne:   result.Build{Version: "1.0", Go: "go1.25.0"},
-		Machine: result.Machine{CPU: "AMD GX-412TC SOC", Architecture: "x86_64", Cores: 4, Threads: 4, MHz: []float64{1000}, Caches: []string{"L1d 32 KiB", "L2 2 MiB for CPUs 0-3"}, MemoryBytes: 4 << 30, Kernel: "6.12"},
+		Machine: machine.Machine{CPU: "AMD GX-412TC SOC", Architecture: "x86_64", Cores: 4, Threads: 4, MHz: []float64{1000}, Caches: []string{"L1d 32 KiB", "L2 2 MiB for CPUs 0-3"}, MemoryBytes: 4 << 30, Kernel: "6.12"},
 		Tables:  []Table{{Algorithm: RangeTable, Holds: "IPv4, 1,000 routes", Used: 900_000, Memory: 1 << 20, BuildMs: 12}},
 		Rows: []Row{
 			row(RangeTable, Native, "random", "all", "independent", "key", 50, "aa"),

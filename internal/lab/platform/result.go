@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"minne/internal/base/machine"
 	"minne/internal/lab/result"
 )
 
@@ -16,14 +17,14 @@ const Schema = "minne-platform/1"
 
 // Result is what the benchmark found on one platform.
 type Result struct {
-	Schema  string         `json:"schema"`
-	Name    string         `json:"name"` // of the platform, as tables of several call it
-	Command []string       `json:"command"`
-	Started time.Time      `json:"started"`
-	Seconds float64        `json:"seconds"` // it took
-	Took    []Phase        `json:"took,omitempty"`
-	Minne   result.Build   `json:"minne"`
-	Machine result.Machine `json:"machine"`
+	Schema  string          `json:"schema"`
+	Name    string          `json:"name"` // of the platform, as tables of several call it
+	Command []string        `json:"command"`
+	Started time.Time       `json:"started"`
+	Seconds float64         `json:"seconds"` // it took
+	Took    []Phase         `json:"took,omitempty"`
+	Minne   result.Build    `json:"minne"`
+	Machine machine.Machine `json:"machine"`
 	// Rounds in which workloads took turns, and Repetitions of each measurement in all of them.
 	Rounds      int `json:"rounds"`
 	Repetitions int `json:"repetitions"`

@@ -10,11 +10,11 @@ import (
 	"unsafe"
 
 	"minne/internal/lab/algo/dataset"
-	"minne/internal/lab/algo/image"
 	"minne/internal/lab/algo/lpm"
 	"minne/internal/lab/algo/lpmbench"
 	"minne/internal/lab/platform/data"
 	"minne/internal/subsystem/fastpath/fib"
+	"minne/internal/subsystem/fastpath/image"
 )
 
 var routeAlgorithms = []string{TreeBitmap, ShapeShifting, RangeTable, Direct24, Staged16, TrieMap, KernelFIB}

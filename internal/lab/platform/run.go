@@ -11,9 +11,9 @@ import (
 	"slices"
 	"time"
 
+	"minne/internal/base/machine"
 	"minne/internal/lab/algo/kernelfib"
 	"minne/internal/lab/device"
-	"minne/internal/lab/machine"
 	"minne/internal/lab/platform/native"
 	"minne/internal/lab/platform/peers"
 	"minne/internal/lab/result"

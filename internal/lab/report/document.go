@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 
+	"minne/internal/base/machine"
 	"minne/internal/lab/result"
 )
 
@@ -132,7 +133,7 @@ func Significant(v float64) string {
 }
 
 // MachineFacts say on what computer something was measured.
-func MachineFacts(m result.Machine) []Fact { return machineFacts(m) }
+func MachineFacts(m machine.Machine) []Fact { return machineFacts(m) }
 
 // MatrixSection shows what hosts transfer.
 func MatrixSection(all []result.Matrix, draw bool) Section {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"minne/internal/base/machine"
 	"minne/internal/lab/result"
 )
 
@@ -32,7 +33,7 @@ func runFacts(r *result.Result) (l factList) {
 	return l
 }
 
-func threads(m result.Machine) string {
+func threads(m machine.Machine) string {
 	if m.Threads == 0 {
 		return ""
 	}
@@ -69,7 +70,7 @@ func shellWords(words []string) string {
 	return strings.Join(out, " ")
 }
 
-func machineFacts(m result.Machine) (l factList) {
+func machineFacts(m machine.Machine) (l factList) {
 	l.add("Host", "%s", m.Hostname)
 	l.add("Model", "%s", m.Model)
 	if m.Virtual != "" {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"minne/internal/base/machine"
 	"minne/internal/lab/histogram"
 	"minne/internal/lab/result"
 	"minne/internal/lab/trial"
@@ -23,7 +24,7 @@ func fixture() *result.Result {
 		Schema: result.Schema, Title: "Kernel and fast path of a small router", Command: []string{"minne", "lab", "throughput", "--device", "kernel", "--device", "fast path", "--out", "report"},
 		Started: day, Ended: day.Add(3*time.Hour + 7*time.Minute),
 		Minne: result.Build{Version: "0.3.0", Commit: "4f2c9a1", Go: "go1.26.0"},
-		Machine: result.Machine{Model: "PC Engines apu4", CPU: "AMD GX-412TC", Architecture: "amd64", Cores: 4, Threads: 4, MHz: []float64{998, 1000, 1000, 1001}, Governor: "performance",
+		Machine: machine.Machine{Model: "PC Engines apu4", CPU: "AMD GX-412TC", Architecture: "amd64", Cores: 4, Threads: 4, MHz: []float64{998, 1000, 1000, 1001}, Governor: "performance",
 			Caches: []string{"L1d 32 KiB", "L2 2048 KiB"}, MemoryBytes: 4 << 30, Kernel: "6.12.41", CommandLine: "quiet isolcpus=2,3", System: "Debian GNU/Linux 13",
 			Mitigations: map[string]string{"spectre_v2": "Mitigation: Retpolines", "meltdown": "Not affected"}, Settings: map[string]string{"net.core.bpf_jit_enable": "1"}, Clock: "tsc", Load: 0.12, Steal: 0.0004},
 		Tester: result.Tester{Topology: "router", Mode: "open loop, 2 cores", Transmit: "XDP live frames", Receive: "XDP native", Batch: 64, CPUs: []string{"generator 2", "router 3"},

@@ -11,6 +11,7 @@ package result
 import (
 	"time"
 
+	"minne/internal/base/machine"
 	"minne/internal/lab/histogram"
 	"minne/internal/lab/trial"
 )
@@ -20,16 +21,16 @@ const Schema = "minne-lab-result/1"
 
 // Result is everything that one run of the lab found.
 type Result struct {
-	Schema  string    `json:"schema"`
-	Title   string    `json:"title"`
-	Command []string  `json:"command"`
-	Started time.Time `json:"started"`
-	Ended   time.Time `json:"ended"`
-	Partial string    `json:"partial,omitempty"` // why it is incomplete; empty when it is complete
-	Minne   Build     `json:"minne"`
-	Machine Machine   `json:"machine"`
-	Tester  Tester    `json:"tester"`
-	Devices []Device  `json:"devices"`
+	Schema  string          `json:"schema"`
+	Title   string          `json:"title"`
+	Command []string        `json:"command"`
+	Started time.Time       `json:"started"`
+	Ended   time.Time       `json:"ended"`
+	Partial string          `json:"partial,omitempty"` // why it is incomplete; empty when it is complete
+	Minne   Build           `json:"minne"`
+	Machine machine.Machine `json:"machine"`
+	Tester  Tester          `json:"tester"`
+	Devices []Device        `json:"devices"`
 
 	Throughput     []Throughput     `json:"throughput,omitempty"`
 	Loss           []LossCurve      `json:"loss,omitempty"`
@@ -54,29 +55,6 @@ type Build struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit,omitempty"`
 	Go      string `json:"go"`
-}
-
-// Machine is the computer that measured. What could not be read is empty.
-type Machine struct {
-	Hostname     string            `json:"hostname,omitempty"` // only when asked for: reports are shared
-	Model        string            `json:"model,omitempty"`    // DMI or device tree
-	Virtual      string            `json:"virtual,omitempty"`  // the hypervisor; empty on bare metal
-	CPU          string            `json:"cpu"`
-	Architecture string            `json:"architecture"`
-	Cores        int               `json:"cores"`
-	Threads      int               `json:"threads"`
-	MHz          []float64         `json:"mhz,omitempty"` // of every CPU, at the start
-	Governor     string            `json:"governor,omitempty"`
-	Caches       []string          `json:"caches,omitempty"` // "L1d 32 KiB", …
-	MemoryBytes  uint64            `json:"memory_bytes"`
-	Kernel       string            `json:"kernel"`
-	CommandLine  string            `json:"kernel_command_line,omitempty"` // the parameters that bear on speed
-	System       string            `json:"system"`                        // distribution
-	Mitigations  map[string]string `json:"mitigations,omitempty"`         // vulnerability: state
-	Settings     map[string]string `json:"settings,omitempty"`            // sysctls that matter: bpf_jit_enable …
-	Clock        string            `json:"clocksource,omitempty"`
-	Load         float64           `json:"load_average"` // one minute, at the start
-	Steal        float64           `json:"steal"`        // share of time taken by the hypervisor during the run, 0…1
 }
 
 // Tester says how packets were made and counted.

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"minne/internal/lab/machine"
+	"minne/internal/base/machine"
 	"minne/internal/lab/report"
 	"minne/internal/lab/result"
 	"minne/internal/lab/trial"

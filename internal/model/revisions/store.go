@@ -86,6 +86,15 @@ func Read(dir string) (*Store, error) {
 	return read(dir, slog.New(slog.DiscardHandler))
 }
 
+// ReadAll is what a directory holds, oldest first, for a look from outside.
+func ReadAll(dir string) ([]Revision, error) {
+	s, err := Read(dir)
+	if err != nil {
+		return nil, err
+	}
+	return s.List(), nil
+}
+
 func read(dir string, log *slog.Logger) (*Store, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) && medium.On(dir) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"minne/internal/lab/algo/automaton"
+	"minne/internal/subsystem/fastpath/automaton"
 	"minne/internal/testing/testns"
 )
 

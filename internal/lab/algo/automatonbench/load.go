@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"minne/internal/lab/algo/image"
+	"minne/internal/subsystem/fastpath/image"
 	"minne/internal/subsystem/fastpath/mapped"
 )
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"minne/internal/lab/algo/image"
+	"minne/internal/subsystem/fastpath/image"
 )
 
 func number(n uint64) []byte { return binary.LittleEndian.AppendUint64(nil, n) }

@@ -7,7 +7,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"minne/internal/lab/algo/image"
+	"minne/internal/subsystem/fastpath/image"
 )
 
 // Words of the header, BLOOM_HEAD_ of bpf/algo/bloom.h.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"minne/internal/lab/algo/bloom"
-	"minne/internal/lab/algo/image"
+	"minne/internal/subsystem/fastpath/image"
 	"minne/internal/testing/testns"
 )
 

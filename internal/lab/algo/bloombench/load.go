@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/lab/algo/bloom"
-	"minne/internal/lab/algo/image"
 	"minne/internal/lab/bench/benchrun"
+	"minne/internal/subsystem/fastpath/image"
 	"minne/internal/subsystem/fastpath/mapped"
 )
 

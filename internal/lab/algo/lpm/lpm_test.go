@@ -12,8 +12,8 @@ import (
 
 	"github.com/gaissmai/bart"
 
-	"minne/internal/lab/algo/image"
 	"minne/internal/lab/fulltable"
+	"minne/internal/subsystem/fastpath/image"
 )
 
 // structure is one of those that this package compiles.

@@ -2,7 +2,7 @@
 
 package lpm
 
-import "minne/internal/lab/algo/image"
+import "minne/internal/subsystem/fastpath/image"
 
 // What both structures share: bpf/algo/lpm.h.
 const (

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 
-	"minne/internal/lab/algo/image"
+	"minne/internal/subsystem/fastpath/image"
 )
 
 // The shape of a shape-shifting trie: ALGO_SST_ of bpf/algo/shapeshifting.h.

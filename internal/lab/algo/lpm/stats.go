@@ -2,7 +2,7 @@
 
 package lpm
 
-import "minne/internal/lab/algo/image"
+import "minne/internal/subsystem/fastpath/image"
 
 // Stats is what an image of this package is made of.
 type Stats struct {

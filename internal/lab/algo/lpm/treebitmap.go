@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 
-	"minne/internal/lab/algo/image"
+	"minne/internal/subsystem/fastpath/image"
 )
 
 // The shape of a tree bitmap: ALGO_TBM_ of bpf/algo/treebitmap.h.

@@ -9,11 +9,11 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"minne/internal/lab/algo/image"
 	"minne/internal/lab/algo/kernelfib"
 	"minne/internal/lab/algo/lpm"
 	"minne/internal/lab/bench/benchrun"
 	"minne/internal/subsystem/fastpath/fib"
+	"minne/internal/subsystem/fastpath/image"
 	"minne/internal/subsystem/fastpath/mapped"
 )
 

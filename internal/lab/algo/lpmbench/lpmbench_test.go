@@ -9,11 +9,11 @@ import (
 	"net/netip"
 	"testing"
 
-	"minne/internal/lab/algo/image"
 	"minne/internal/lab/algo/kernelfib"
 	"minne/internal/lab/algo/lpm"
 	"minne/internal/lab/fulltable"
 	"minne/internal/model/rib"
+	"minne/internal/subsystem/fastpath/image"
 	"minne/internal/subsystem/kernel"
 	"minne/internal/testing/testns"
 )

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"minne/internal/base/pcap"
-	"minne/internal/lab/algo/automaton"
 	"minne/internal/lab/algo/lpm"
+	"minne/internal/subsystem/fastpath/automaton"
 )
 
 // Table is the routes of a file.

@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"minne/internal/lab/algo/automaton"
+	"minne/internal/subsystem/fastpath/automaton"
 )
 
 // PatternShape says what generated regular expressions are like.

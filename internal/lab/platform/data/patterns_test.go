@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"minne/internal/lab/algo/automaton"
 	"minne/internal/lab/algo/lpm"
+	"minne/internal/subsystem/fastpath/automaton"
 )
 
 func TestShares(t *testing.T) {

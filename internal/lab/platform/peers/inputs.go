@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
-	"minne/internal/lab/algo/automaton"
 	"minne/internal/lab/algo/lpm"
+	"minne/internal/subsystem/fastpath/automaton"
 )
 
 // WriteRoutes writes a table of routes as peers read it: a prefix and the number of its next hop in each line.

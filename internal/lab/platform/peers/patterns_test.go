@@ -14,9 +14,9 @@ import (
 	"testing"
 
 	"minne/internal/base/pcap"
-	"minne/internal/lab/algo/automaton"
 	"minne/internal/lab/algo/dataset"
 	"minne/internal/lab/platform/data"
+	"minne/internal/subsystem/fastpath/automaton"
 )
 
 // Real patterns and payload lie in ../shared/data beside the repository. Where they don't, patterns and payload of the

@@ -18,10 +18,10 @@ import (
 	"time"
 
 	"minne/internal/lab/algo/dataset"
-	"minne/internal/lab/algo/image"
 	"minne/internal/lab/algo/lpm"
 	"minne/internal/lab/fulltable"
 	"minne/internal/subsystem/fastpath/fib"
+	"minne/internal/subsystem/fastpath/image"
 )
 
 const (

@@ -8,8 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"minne/internal/lab/machine"
-	"minne/internal/lab/result"
+	"minne/internal/base/machine"
 	"minne/internal/subsystem/fastpath/fib"
 )
 
@@ -36,12 +35,19 @@ func (k Key) sameMachine(o Key) bool {
 
 func (k Key) equal(o Key) bool { return k.sameMachine(o) && k.Kernel == o.Kernel && k.Minne == o.Minne }
 
+// Interval is a median with its 95 % confidence interval.
+type Interval struct {
+	Median float64 `json:"median"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+}
+
 // Figure is what was measured of one structure.
 type Figure struct {
-	Structure string          `json:"structure"`
-	Ns        float64         `json:"ns"`          // of a lookup that waits for the one before; median over rounds
-	ToDefault result.Interval `json:"to-default"`  // its time by the default's of the same round
-	Image     int             `json:"image-bytes"` // reserved
+	Structure string   `json:"structure"`
+	Ns        float64  `json:"ns"`          // of a lookup that waits for the one before; median over rounds
+	ToDefault Interval `json:"to-default"`  // its time by the default's of the same round
+	Image     int      `json:"image-bytes"` // reserved
 }
 
 // Choice is a measurement and what follows from it.
@@ -55,33 +61,11 @@ type Choice struct {
 	Seconds   float64   `json:"seconds"` // that it took
 }
 
-// schema is the version of the file's form.
-const schema = 1
+// Schema is the version of the file's form.
+const Schema = 1
 
-// How much faster than the default a structure must be. One with a larger image takes caches and TLB from all else that a packet meets: with
-// lookups as fast as range18's, range20 forwards 15 % fewer packets with the full table (docs/design/fib.md).
-const (
-	gain       = 0.05
-	gainLarger = 0.20
-)
-
-// decide picks the structure that is surely faster than the default, or the default, which is the first figure.
-func decide(figures []Figure) string {
-	best := figures[0]
-	for _, f := range figures[1:] {
-		need := gain
-		if f.Image > figures[0].Image {
-			need = gainLarger
-		}
-		if f.ToDefault.High < 1-need && f.ToDefault.Median < best.ToDefault.Median {
-			best = f
-		}
-	}
-	return best.Structure
-}
-
-// candidates are the structures that a machine with so much memory may use, the default first.
-func candidates(memory uint64) []fib.Structure {
+// Candidates are the structures that a machine with so much memory may use, the default first.
+func Candidates(memory uint64) []fib.Structure {
 	return slices.DeleteFunc(slices.Clone(fib.Structures), func(s fib.Structure) bool {
 		return s != fib.Default && memory > 0 && uint64(fib.Layout4(s, fib.Full).ImageBytes()) > memory/memoryShare
 	})

@@ -4,8 +4,6 @@ package choice
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,38 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/lab/result"
 	"minne/internal/subsystem/fastpath/fib"
-	"minne/internal/testing/testns"
 )
 
-func TestMain(m *testing.M) { testns.Main(m) }
-
 func figure(s fib.Structure, low, middle, high float64) Figure {
-	return Figure{Structure: s.String(), Ns: 40 * middle, ToDefault: result.Interval{Low: low, Median: middle, High: high},
+	return Figure{Structure: s.String(), Ns: 40 * middle, ToDefault: Interval{Low: low, Median: middle, High: high},
 		Image: int(fib.Layout4(s, fib.Full).ImageBytes())}
-}
-
-func TestDecide(t *testing.T) {
-	standard := figure(fib.Range18, 1, 1, 1)
-	for _, c := range []struct {
-		name   string
-		others []Figure
-		want   fib.Structure
-	}{
-		{"nothing else", nil, fib.Range18},
-		{"slower ones", []Figure{figure(fib.Range16, 1.0, 1.1, 1.2), figure(fib.Direct24, 2, 3, 4)}, fib.Range18},
-		{"surely faster", []Figure{figure(fib.Range16, 0.7, 0.8, 0.9)}, fib.Range16},
-		{"perhaps faster", []Figure{figure(fib.Range16, 0.7, 0.8, 0.97)}, fib.Range18},
-		{"hardly faster", []Figure{figure(fib.Range16, 0.95, 0.96, 0.97)}, fib.Range18},
-		{"larger, and not much faster", []Figure{figure(fib.Range20, 0.8, 0.85, 0.9)}, fib.Range18},
-		{"larger, and much faster", []Figure{figure(fib.Range20, 0.5, 0.6, 0.7)}, fib.Range20},
-		{"the fastest of several", []Figure{figure(fib.Range16, 0.7, 0.8, 0.9), figure(fib.Direct24, 0.4, 0.5, 0.6), figure(fib.Range20, 0.6, 0.7, 0.75)}, fib.Direct24},
-	} {
-		if got := decide(append([]Figure{standard}, c.others...)); got != c.want.String() {
-			t.Errorf("%s: %s, expected %s", c.name, got, c.want)
-		}
-	}
 }
 
 func TestMemoryBoundsTheCandidates(t *testing.T) {
@@ -59,15 +31,9 @@ func TestMemoryBoundsTheCandidates(t *testing.T) {
 		{500, []fib.Structure{fib.Range18, fib.Range16}},
 		{64, []fib.Structure{fib.Range18}},
 	} {
-		if got := candidates(c.mib << 20); !slices.Equal(got, c.want) {
+		if got := Candidates(c.mib << 20); !slices.Equal(got, c.want) {
 			t.Errorf("%d MiB: %v, expected %v", c.mib, got, c.want)
 		}
-	}
-	if _, err := routesFor(128 << 20); !errors.Is(err, errSmall) {
-		t.Errorf("128 MiB: %v, expected that nothing is measured", err)
-	}
-	if n, err := routesFor(1 << 30); err != nil || n < 200_000 || n*bytesPerRoute > 1<<27 {
-		t.Errorf("1 GiB: %d routes, %v", n, err)
 	}
 }
 
@@ -77,7 +43,7 @@ func stored(t *testing.T) (*Store, *bytes.Buffer, Choice) {
 	s := NewStore(filepath.Join(t.TempDir(), "state"), "1.0", slog.New(slog.NewTextHandler(&log, nil)))
 	s.memory = 4 << 30
 	return s, &log, Choice{
-		Schema: schema, Measured: time.Date(2026, 11, 21, 3, 4, 5, 0, time.UTC), Key: s.key, Structure: "range16", Routes: 901_899,
+		Schema: Schema, Measured: time.Date(2026, 11, 21, 3, 4, 5, 0, time.UTC), Key: s.key, Structure: "range16", Routes: 901_899,
 		Figures: []Figure{figure(fib.Range18, 1, 1, 1), figure(fib.Range16, 0.5, 0.6, 0.7), figure(fib.Direct24, 2, 3, 4)},
 	}
 }
@@ -174,31 +140,5 @@ func TestDamagedFileIsIgnoredWithAWarning(t *testing.T) {
 		if _, fresh, err := s.Read(); err != nil || !fresh {
 			t.Errorf("%s: after writing: fresh %v, %v", name, fresh, err)
 		}
-	}
-}
-
-// TestMeasure measures for real and looks whether the answer is whole.
-func TestMeasure(t *testing.T) {
-	s, _, _ := stored(t)
-	c, err := Measure(context.Background(), "1.0", func(string) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(c.Figures) != len(candidates(s.memory)) && len(c.Figures) < 1 || c.Figures[0].Structure != fib.Default.String() {
-		t.Errorf("figures %+v", c.Figures)
-	}
-	if c.Structure != decide(c.Figures) {
-		t.Errorf("chosen is %s, expected %s", c.Structure, decide(c.Figures))
-	}
-	if err := s.Write(c); err != nil {
-		t.Fatal(err)
-	}
-	if _, fresh, err := s.Read(); err != nil || !fresh {
-		t.Errorf("what was measured a moment ago: fresh %v, %v", fresh, err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := Measure(ctx, "1.0", func(string) {}); !errors.Is(err, context.Canceled) {
-		t.Errorf("interrupted: %v", err)
 	}
 }

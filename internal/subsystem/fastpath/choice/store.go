@@ -54,7 +54,7 @@ func (s *Store) Read() (c Choice, fresh bool, err error) {
 		return c, false, fmt.Errorf("%s: %w", s.path, err)
 	}
 	structure, err := fib.ParseStructure(c.Structure)
-	if err != nil || !c.Key.sameMachine(s.key) || !slices.Contains(candidates(s.memory), structure) {
+	if err != nil || !c.Key.sameMachine(s.key) || !slices.Contains(Candidates(s.memory), structure) {
 		return c, false, ErrNone // another machine, other memory, or a structure that another release had
 	}
 	return c, c.Key.equal(s.key), nil
@@ -67,8 +67,8 @@ func parse(text []byte) (c Choice, err error) {
 	}
 	named := slices.ContainsFunc(c.Figures, func(f Figure) bool { return f.Structure == c.Structure })
 	switch {
-	case c.Schema != schema:
-		return c, fmt.Errorf("its form is number %d: expected %d", c.Schema, schema)
+	case c.Schema != Schema:
+		return c, fmt.Errorf("its form is number %d: expected %d", c.Schema, Schema)
 	case !named || c.Measured.IsZero():
 		return c, errors.New("it is damaged: it has no figure for the structure that it names")
 	case slices.ContainsFunc(c.Figures, func(f Figure) bool { return !(f.Ns > 0) }):

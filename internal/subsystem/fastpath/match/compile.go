@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 
-	"minne/internal/lab/algo/automaton"
 	"minne/internal/model/config"
 	"minne/internal/model/policy"
+	"minne/internal/subsystem/fastpath/automaton"
 )
 
 // Bounds of bpf/match.h.

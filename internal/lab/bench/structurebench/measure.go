@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package choice
+package structurebench
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"minne/internal/lab/algo/lpmbench"
 	"minne/internal/lab/platform/data"
 	"minne/internal/lab/statistics"
+	"minne/internal/subsystem/fastpath/choice"
 	"minne/internal/subsystem/fastpath/fib"
 )
 
@@ -58,9 +59,9 @@ type contender struct {
 }
 
 // Measure times the structures that this machine may use. Root is needed; it takes a few seconds of one core.
-func Measure(ctx context.Context, version string, progress func(string)) (Choice, error) {
-	key, memory := Here(version)
-	c := Choice{Schema: schema, Measured: time.Now().UTC().Truncate(time.Second), Key: key}
+func Measure(ctx context.Context, version string, progress func(string)) (choice.Choice, error) {
+	key, memory := choice.Here(version)
+	c := choice.Choice{Schema: choice.Schema, Measured: time.Now().UTC().Truncate(time.Second), Key: key}
 	begin := time.Now()
 	var err error
 	if c.Routes, err = routesFor(memory); err != nil {
@@ -83,7 +84,7 @@ func Measure(ctx context.Context, version string, progress func(string)) (Choice
 			t.table.Close()
 		}
 	}()
-	for _, s := range candidates(memory) {
+	for _, s := range choice.Candidates(memory) {
 		progress("compile " + s.String())
 		table, _, err := bench.FIB(lpm.IPv4, s, routes)
 		if err != nil {
@@ -181,16 +182,38 @@ func (t *contender) turn(ctx context.Context, first uint32) error {
 }
 
 // figures are what was measured, beside the first one.
-func figures(all []*contender) (out []Figure) {
+func figures(all []*contender) (out []choice.Figure) {
 	for _, t := range all {
 		ratios := make([]float64, len(t.ns))
 		for i, ns := range t.ns {
 			ratios[i] = ns / all[0].ns[i]
 		}
-		out = append(out, Figure{
-			Structure: t.structure.String(), Ns: statistics.Median(t.ns), ToDefault: statistics.Interval(ratios),
+		out = append(out, choice.Figure{
+			Structure: t.structure.String(), Ns: statistics.Median(t.ns), ToDefault: choice.Interval(statistics.Interval(ratios)),
 			Image: int(fib.Layout4(t.structure, fib.Full).ImageBytes()),
 		})
 	}
 	return out
+}
+
+// How much faster than the default a structure must be. One with a larger image takes caches and TLB from all else that a packet meets: with
+// lookups as fast as range18's, range20 forwards 15 % fewer packets with the full table (docs/design/fib.md).
+const (
+	gain       = 0.05
+	gainLarger = 0.20
+)
+
+// decide picks the structure that is surely faster than the default, or the default, which is the first figure.
+func decide(figures []choice.Figure) string {
+	best := figures[0]
+	for _, f := range figures[1:] {
+		need := gain
+		if f.Image > figures[0].Image {
+			need = gainLarger
+		}
+		if f.ToDefault.High < 1-need && f.ToDefault.Median < best.ToDefault.Median {
+			best = f
+		}
+	}
+	return best.Structure
 }

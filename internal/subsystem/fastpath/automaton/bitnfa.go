@@ -5,7 +5,7 @@ package automaton
 import (
 	"errors"
 
-	"minne/internal/lab/algo/image"
+	"minne/internal/subsystem/fastpath/image"
 )
 
 // bitNFA is a tail's NFA as bits: a bit for each instruction that waits for the next byte, in the order of the

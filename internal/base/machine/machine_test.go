@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
-
-	"minne/internal/lab/result"
 )
 
 // tree makes a file system of a text per path.
@@ -137,9 +135,9 @@ func TestRead(t *testing.T) {
 	for _, c := range []struct {
 		name, architecture string
 		files              map[string]string
-		want               result.Machine
+		want               Machine
 	}{
-		{"PC", "x86_64", pc, result.Machine{
+		{"PC", "x86_64", pc, Machine{
 			Model: "Portwell NANO-8044", CPU: "Intel(R) Atom(TM) CPU D510   @ 1.66GHz", Architecture: "x86_64",
 			Cores: 1, Threads: 2, MHz: []float64{1000, 1661}, Governor: "schedutil (acpi-cpufreq)",
 			Caches: []string{"L1d 24 KiB", "L2 1 MiB for CPUs 0-1"}, MemoryBytes: 2048000 << 10, Kernel: "6.12.1 #1 SMP",
@@ -147,23 +145,23 @@ func TestRead(t *testing.T) {
 			System:      "Debian GNU/Linux 13 (trixie)", Mitigations: map[string]string{"meltdown": "Not affected"},
 			Settings: map[string]string{"net.core.bpf_jit_enable": "1", "smt": "on"}, Clock: "tsc", Load: 0.25,
 		}},
-		{"ARM board", "aarch64", board, result.Machine{
+		{"ARM board", "aarch64", board, Machine{
 			Model: "Raspberry Pi 4 Model B Rev 1.1", CPU: "Cortex-A72 r0p3 and Cortex-A55 r1p0", Architecture: "aarch64",
 			Cores: 2, Threads: 2, MHz: []float64{1500}, Kernel: "6.12.20+rpt-rpi-v8",
 		}},
-		{"MIPS router", "mips", mips, result.Machine{
+		{"MIPS router", "mips", mips, Machine{
 			Model: "Ubiquiti RouterStation Pro", CPU: "MIPS 24Kc V7.4", Architecture: "mips", Cores: 1, Threads: 1,
 			MemoryBytes: 125000 << 10, System: "OpenWrt",
 		}},
 		{"RISC-V board", "riscv64", map[string]string{
 			"proc/cpuinfo":                       "processor\t: 0\nhart\t: 1\nisa\t: rv64imafdc\nmmu\t: sv39\nuarch\t: sifive,u74-mc\n",
 			"sys/firmware/devicetree/base/model": "StarFive VisionFive V2\x00",
-		}, result.Machine{Model: "StarFive VisionFive V2", CPU: "sifive,u74-mc", Architecture: "riscv64", Cores: 1, Threads: 1}},
-		{"virtual machine", "x86_64", vm, result.Machine{
+		}, Machine{Model: "StarFive VisionFive V2", CPU: "sifive,u74-mc", Architecture: "riscv64", Cores: 1, Threads: 1}},
+		{"virtual machine", "x86_64", vm, Machine{
 			Virtual: "KVM", CPU: "Intel(R) Xeon(R) Processor", Architecture: "x86_64", Cores: 1, Threads: 1,
 			MHz: []float64{2300},
 		}},
-		{"nothing at all", "", nil, result.Machine{}},
+		{"nothing at all", "", nil, Machine{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := read(tree(c.files), c.architecture); !reflect.DeepEqual(got, c.want) {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"minne/internal/lab/algo/image"
+	"minne/internal/subsystem/fastpath/image"
 )
 
 // Hybrid FA: a head whose subset construction stops at borders, and behind each border a tail.

@@ -7,7 +7,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"minne/internal/lab/algo/image"
+	"minne/internal/subsystem/fastpath/image"
 )
 
 // How a D²FA lies in an image; bpf/algo/d2fa.h reads it.

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"minne/internal/lab/algo/image"
+	"minne/internal/subsystem/fastpath/image"
 	"minne/internal/testing/nativetest"
 )
 

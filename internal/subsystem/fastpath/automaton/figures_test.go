@@ -23,7 +23,7 @@ import (
 
 // The figures of docs/design/patterns.md:
 //
-//	go test -run '^$' -bench . -benchtime 1x -timeout 30m ./internal/lab/algo/automaton
+//	go test -run '^$' -bench . -benchtime 1x -timeout 30m ./internal/subsystem/fastpath/automaton
 
 // figurePatterns are the patterns of a file of ../shared/data.
 func figurePatterns(b *testing.B, name string) []Pattern {

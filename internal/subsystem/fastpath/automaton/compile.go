@@ -11,7 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"minne/internal/lab/algo/image"
+	"minne/internal/subsystem/fastpath/image"
 )
 
 // Options say how patterns are compiled. Zero values mean the default ones.

@@ -13,22 +13,43 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"minne/internal/lab/result"
 )
 
+// Machine is the computer on which something was measured. What could not be read is empty.
+type Machine struct {
+	Hostname     string            `json:"hostname,omitempty"` // only when asked for: reports are shared
+	Model        string            `json:"model,omitempty"`    // DMI or device tree
+	Virtual      string            `json:"virtual,omitempty"`  // the hypervisor; empty on bare metal
+	CPU          string            `json:"cpu"`
+	Architecture string            `json:"architecture"`
+	Cores        int               `json:"cores"`
+	Threads      int               `json:"threads"`
+	MHz          []float64         `json:"mhz,omitempty"` // of every CPU, at the start
+	Governor     string            `json:"governor,omitempty"`
+	Caches       []string          `json:"caches,omitempty"` // "L1d 32 KiB", …
+	MemoryBytes  uint64            `json:"memory_bytes"`
+	Kernel       string            `json:"kernel"`
+	CommandLine  string            `json:"kernel_command_line,omitempty"` // the parameters that bear on speed
+	System       string            `json:"system"`                        // distribution
+	Mitigations  map[string]string `json:"mitigations,omitempty"`         // vulnerability: state
+	Settings     map[string]string `json:"settings,omitempty"`            // sysctls that matter: bpf_jit_enable …
+	Clock        string            `json:"clocksource,omitempty"`
+	Load         float64           `json:"load_average"` // one minute, at the start
+	Steal        float64           `json:"steal"`        // share of time taken by the hypervisor during the run, 0…1
+}
+
 // Read describes this computer. It never fails: what can't be read is empty.
-func Read() result.Machine {
+func Read() Machine {
 	var u unix.Utsname
 	unix.Uname(&u) //nolint:errcheck // fails only for a bad pointer
 	return read(os.DirFS("/"), unix.ByteSliceToString(u.Machine[:]))
 }
 
 // read describes the computer whose files are under root.
-func read(root fs.FS, architecture string) result.Machine {
+func read(root fs.FS, architecture string) Machine {
 	f := files{root}
 	cpus := f.processors()
-	m := result.Machine{
+	m := Machine{
 		Model:        f.model(cpus),
 		CPU:          f.processorName(cpus),
 		Architecture: architecture,

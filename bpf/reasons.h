@@ -43,7 +43,7 @@
 	X(GUARD, /* guard.h */ \
 	  "above the rate limit of its class or its sender for packets to the kernel (guard)", "minne show fast-path shows the classes") \
 	X(RECOGNISED, /* match.h */ \
-	  "above the rate limit of the flow's label", "minne show match counts by set")
+	  "above the rate limit of the flow's label", "minne show labels counts by label")
 
 // The packet goes up to the kernel, untouched.
 #define PUNT_REASONS(X) \

@@ -24,7 +24,7 @@ var shows = []func(*app) *cobra.Command{
 	newShowFirewallCommand,
 	newShowFlowsCommand,
 	newShowNATCommand,
-	newShowMatchCommand,
+	newShowLabelsCommand,
 	newShowServicesCommand,
 	newShowDHCPCommand,
 	newShowNTPCommand,

@@ -26,7 +26,7 @@ The filter is words that must all match:
 src PREFIX, dst PREFIX (who opened the connection, who answers; on either side of a
 translation), host PREFIX (either), port N, proto tcp|udp|icmp|N, zone NAME, state WORD
 (established, time-wait, … of TCP; unreplied, replied, assured of others), fast-path, kernel,
-label SET (of the section match).`,
+label LABEL (of the section labels).`,
 		ValidArgs: []string{"src", "dst", "host", "port", "proto", "zone", "state", "label", flows.PathFast, flows.PathKernel},
 		RunE: func(c *cobra.Command, words []string) error {
 			query, err := flows.Words(words)

@@ -95,10 +95,11 @@ programs themselves. That needs no daemon; ports are those of the network namesp
 	return c
 }
 
-func newShowMatchCommand(a *app) *cobra.Command {
-	c := viewCommand(a, "match", "Show which flows were recognised by patterns, and how much of them was dropped", "match", show.Match)
-	c.Long = `Show what the patterns of the section match have recognised: flows by set and by pattern, what these have sent in all
-and what of it was more than they may. Counters begin with the daemon, and with other patterns.`
+func newShowLabelsCommand(a *app) *cobra.Command {
+	c := viewCommand(a, "labels", "Show flows, packets and drops by label", "labels", show.Labels)
+	c.Aliases = []string{"match"} // its name before
+	c.Long = `Show what the patterns of the section labels have matched: flows by label and by pattern, the traffic of these flows, and
+what was dropped above their rate limit. Counters restart with the daemon and with a change of the patterns.`
 	return c
 }
 

@@ -24,14 +24,14 @@ func viewFlowsSummary(ctx context.Context, d *Daemon, _ url.Values) (any, error)
 	return d.parts.flows.Summarize(ctx)
 }
 
-// MatchView answers show match.
-type MatchView struct {
+// LabelsView answers show labels.
+type LabelsView struct {
 	On              bool `json:"on"` // there are patterns
 	*match.Observed      // nil without
 }
 
-// viewMatch answers with what patterns have recognised.
-func viewMatch(_ context.Context, d *Daemon, _ url.Values) (any, error) {
+// viewLabels answers with flows by label.
+func viewLabels(_ context.Context, d *Daemon, _ url.Values) (any, error) {
 	o, err := d.parts.fastpath.Recognised()
-	return MatchView{o != nil, o}, err
+	return LabelsView{o != nil, o}, err
 }

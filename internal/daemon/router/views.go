@@ -34,7 +34,7 @@ var views = map[string]view{
 	"source":          viewSource,
 	"flows":           viewFlows,
 	"flows/summary":   viewFlowsSummary,
-	"match":           viewMatch,
+	"labels":          viewLabels,
 	"services":        viewServices,
 	"dhcp":            viewDHCP,
 }

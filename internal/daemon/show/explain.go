@@ -30,7 +30,7 @@ func Explained(w io.Writer, x router.Explained) error {
 		return err
 	}
 	if x.Label != "" && x.Verdict != fastpath.VerdictForwarded {
-		fmt.Fprintf(w, "Its flow was recognised as %s (minne show match)\n", x.Label)
+		fmt.Fprintf(w, "Its flow has the label %s (minne show labels)\n", x.Label)
 	}
 	switch x.Verdict {
 	case fastpath.VerdictForwarded:

@@ -56,14 +56,18 @@ func parse(file string, data []byte, known []migration) (*Config, error) {
 	if err := ps.err(); err != nil {
 		return nil, err
 	}
-	if today := r.bring(known, true, ps); today.Changes != nil {
+	today := r.bring(known, true, ps)
+	if err := ps.err(); err != nil {
+		return nil, err
+	}
+	if today.Changes != nil {
 		r, ps = read(file, today.Text)
 	}
 	if err := ps.err(); err != nil {
 		return nil, err
 	}
 	src, root := r.src, r.root
-	cfg := &Config{source: src}
+	cfg := &Config{source: src, renamed: today.renamed}
 	if root.kind == section && len(root.entries) == 0 {
 		ps.add(position{}, Problem{Message: "the file is empty", Expected: "version: 1 and what the router shall do"})
 		return nil, ps.err()

@@ -25,6 +25,11 @@ type migration struct {
 	edit    func(*draft) error
 }
 
+// rename is a section of the file that has another name now. The old one is read in files of every version.
+type rename struct{ old, now string }
+
+var renamed = []rename{{"match", "labels"}}
+
 // migrations are those of the versions that were released: none yet, version 1 is the first.
 var migrations []migration
 
@@ -33,6 +38,7 @@ type Migrated struct {
 	Text    []byte
 	From    int      // the version that it had
 	Changes []string // what was different in it, oldest first; none when it was up to date
+	renamed []rename
 }
 
 // Migrate returns the text of a configuration in today's version. Like Parse it refuses, with an *Error, what is no
@@ -76,7 +82,7 @@ func (r reading) bring(known []migration, keepLines bool, ps *problems) Migrated
 	from, at := versionOf(r.root)
 	m := Migrated{From: from}
 	switch {
-	case at.line == 0 || from == Version:
+	case at.line == 0:
 		return m
 	case from > Version:
 		ps.add(at, Problem{
@@ -99,6 +105,21 @@ func (r reading) bring(known []migration, keepLines bool, ps *problems) Migrated
 			return m
 		}
 		m.Changes = append(m.Changes, known[i].changes)
+	}
+	for _, k := range renamed {
+		old := d.find(k.old)
+		if len(old) == 0 {
+			continue
+		}
+		place := old[0].key().at
+		if err := d.rename(k.old, k.now); err != nil {
+			ps.add(place, Problem{Path: k.old, Message: fmt.Sprintf("%s is the old name of %s, and %v", k.old, k.now, err), Expected: "one section, called " + k.now})
+			return m
+		}
+		m.Changes, m.renamed = append(m.Changes, k.old+" is called "+k.now), append(m.renamed, k)
+	}
+	if m.Changes == nil {
+		return m
 	}
 	m.Text = []byte(strings.TrimSuffix(string(d.text), "\n"))
 	return m

@@ -114,6 +114,32 @@ func TestRemoveAndRename(t *testing.T) {
 	}
 }
 
+// TestRenamedSection reads a section under the name that it had before, warns of it, and writes the new one.
+func TestRenamedSection(t *testing.T) {
+	const old = "version: 1\ninterfaces: {lo: {addresses: [192.0.2.1/32]}}\n# games\nmatch:\n  sets: {games: {patterns: [/^x/]}}\n"
+	cfg, err := Parse("x.yaml", []byte(old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Labels == nil || len(cfg.Labels.Sets) != 1 {
+		t.Errorf("read as %+v", cfg.Labels)
+	}
+	odd := Warnings(cfg)
+	if len(odd) != 1 || odd[0].Line != 4 || odd[0].Message != "match is the old name of the section labels" {
+		t.Errorf("warnings %+v", odd)
+	}
+	m, err := Migrate("x.yaml", []byte(old))
+	if err != nil || string(m.Text) != strings.Replace(old, "match:", "labels:", 1) || len(m.Changes) != 1 {
+		t.Errorf("%v, %q:\n%s", err, m.Changes, m.Text)
+	}
+	if again, err := Migrate("x.yaml", m.Text); err != nil || again.Changes != nil {
+		t.Errorf("%v, %q", err, again.Changes)
+	}
+	if _, err := Parse("x.yaml", []byte(old+"labels: {sets: {games: {patterns: [/^x/]}}}\n")); err == nil || !strings.Contains(err.Error(), "has both match and labels") {
+		t.Errorf("both names: %v", err)
+	}
+}
+
 func TestRefusedVersions(t *testing.T) {
 	for text, want := range map[string]string{
 		"version: 2\nsystem: {}\n":                             "version 2 of the format is newer than this program, which knows up to 1",

@@ -21,10 +21,12 @@ type Config struct {
 	Firewall   Firewall              `yaml:"firewall" json:"firewall,omitzero" doc:"Firewall: which packets may pass between zones. Without zones there is no firewall, and every routed packet passes."`
 	NAT        []NAT                 `yaml:"nat" json:"nat,omitempty" doc:"NAT rules. The first rule that matches a connection applies." ordered:"true"`
 	Limits     []SourceLimit         `yaml:"limits" json:"limits,omitempty" doc:"Limits for each host of a zone, so that one host cannot starve the others."`
-	Recognise  *Recognition          `yaml:"match" json:"match,omitempty" doc:"Labels flows by patterns in their first payload bytes, and can limit or drop them. Absent: no packet is inspected."`
+	Labels     *Labels               `yaml:"labels" json:"labels,omitempty" doc:"Labels flows by patterns in their first payload bytes, and can limit or drop them. Absent: no packet is inspected."`
 	Routing    Routing               `yaml:"routing" json:"routing" doc:"Static routes and routing protocols."`
 	Services   Services              `yaml:"services" json:"services,omitzero" doc:"Services of the router: DHCP, DNS, router advertisements, NTP and SSH."`
 	FastPath   FastPath              `yaml:"fast-path" json:"fast-path" doc:"The XDP fast path."`
+
+	renamed []rename // sections that the file calls by their old names
 
 	source *source // where everything stands, for messages; nil when built by a program
 }

@@ -18,6 +18,9 @@ func Warnings(cfg *Config) []Problem {
 	for _, name := range sortedKeys(cfg.Interfaces) {
 		c.oddKind(name, cfg.Interfaces[name])
 	}
+	for _, k := range cfg.renamed {
+		c.refuse(k.now, fmt.Sprintf("%s is the old name of the section %s", k.old, k.now), k.now+" (minne config migrate --write renames it)", "")
+	}
 	c.oddReach()
 	for i, r := range cfg.Routing.Static {
 		for k, hop := range r.Via {

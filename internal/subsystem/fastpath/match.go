@@ -155,12 +155,12 @@ func matchChanges(before, after *match.Sets) (changes []plan.Change) {
 	case before == nil && after == nil:
 		return nil
 	case before == nil:
-		one(plan.Add, "match: "+after.Words(), "", "", "")
+		one(plan.Add, "labels: "+after.Words(), "", "", "")
 	case after == nil:
-		one(plan.Remove, "match: "+before.Words(), "", "", "labels and their limits end")
+		one(plan.Remove, "labels: "+before.Words(), "", "", "labels and their limits end")
 		return changes
 	case !before.SameProgram(after):
-		one(plan.Modify, "match", before.Words(), after.Words(), anew)
+		one(plan.Modify, "labels", before.Words(), after.Words(), anew)
 	}
 	was := map[string]string{}
 	if before != nil {

@@ -25,7 +25,7 @@ import (
 // patternSets compiles a section `match:`.
 func patternSets(t testing.TB, section string) *match.Sets {
 	t.Helper()
-	cfg, err := config.Parse("minne.yaml", []byte("version: 1\nmatch: {"+section+"}\n"))
+	cfg, err := config.Parse("minne.yaml", []byte("version: 1\nlabels: {"+section+"}\n"))
 	must(t, err)
 	sets, err := match.Compile(cfg, t.TempDir())
 	must(t, err)

@@ -56,7 +56,7 @@ type Flow struct {
 	State                 string `json:"state"`
 	Left                  int    `json:"left_seconds"`    // until it ends when nobody speaks
 	Path                  string `json:"path"`            // fast-path or kernel
-	Label                 string `json:"label,omitempty"` // that patterns gave it (minne show match)
+	Label                 string `json:"label,omitempty"` // that patterns gave it (minne show labels)
 	Totals
 }
 

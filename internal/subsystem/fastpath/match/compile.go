@@ -122,7 +122,7 @@ type place struct {
 // Compile compiles what a configuration asks for; nil when it has no patterns. Files are looked for
 // from dir. The error is a *config.Error with every problem found.
 func Compile(cfg *config.Config, dir string, reach ...policy.Reach) (*Sets, error) {
-	m := cfg.Recognise
+	m := cfg.Labels
 	if m == nil {
 		return nil, nil
 	}
@@ -130,13 +130,13 @@ func Compile(cfg *config.Config, dir string, reach ...policy.Reach) (*Sets, erro
 		Packets: m.Packets, Bytes: m.Bytes, Flows: m.Flows, Files: map[string]string{},
 	}}
 	if cfg.FastPath.Mode == "off" {
-		c.report.Refuse("match", "the fast path recognises flows, and fast-path.mode is off", "fast-path.mode: auto, native or generic", "")
+		c.report.Refuse("labels", "the fast path labels flows, and fast-path.mode is off", "fast-path.mode: auto, native or generic", "")
 	}
 	if len(m.Sets) == 0 {
-		c.report.Refuse("match.sets", "there is no set of patterns", "a name with patterns or a file", "")
+		c.report.Refuse("labels.sets", "there is no set of patterns", "a name with patterns or a file", "")
 	}
 	if len(m.Sets) > maxSets {
-		c.report.Refuse("match.sets", fmt.Sprintf("%d sets", len(m.Sets)), fmt.Sprintf("at most %d", maxSets), "")
+		c.report.Refuse("labels.sets", fmt.Sprintf("%d sets", len(m.Sets)), fmt.Sprintf("at most %d", maxSets), "")
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Sets)) {
 		c.set(name, m.Sets[name])
@@ -151,13 +151,13 @@ func Compile(cfg *config.Config, dir string, reach ...policy.Reach) (*Sets, erro
 var names = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,30}$`)
 
 func (c *compiler) set(name string, s *config.PatternSet) {
-	path := "match.sets." + name
+	path := "labels.sets." + name
 	if !names.MatchString(name) {
-		c.report.Refuse(fmt.Sprintf("match.sets[%q]", name), fmt.Sprintf("a set can't have the name %q", name), "1 to 31 letters, digits, dashes, dots and underscores", "")
+		c.report.Refuse(fmt.Sprintf("labels.sets[%q]", name), fmt.Sprintf("a set can't have the name %q", name), "1 to 31 letters, digits, dashes, dots and underscores", "")
 		return
 	}
 	if strings.Contains(name, ".") {
-		path = fmt.Sprintf("match.sets[%q]", name)
+		path = fmt.Sprintf("labels.sets[%q]", name)
 	}
 	if len(s.Patterns) == 0 && s.File == "" {
 		c.report.Refuse(path, "the set has no patterns", "patterns or a file", "")
@@ -247,7 +247,7 @@ func (c *compiler) compile() (*Sets, error) {
 		err = fmt.Errorf("a table of %d MiB: at most %d MiB", 4*len(a.Image().Words)>>20, maxImage>>20)
 	}
 	if err != nil {
-		c.report.Refuse("match.sets", "the patterns together are too much to be searched for in each flow: "+err.Error(),
+		c.report.Refuse("labels.sets", "the patterns together are too much to be searched for in each flow: "+err.Error(),
 			"fewer patterns with .* or long counts in their middle; ^ at their beginning helps", "")
 		return nil, c.report.Err()
 	}

@@ -32,7 +32,7 @@ func TestProblems(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "private.txt"), []byte("/a/\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	one := func(pattern string) string { return "match:\n  sets:\n    x:\n      patterns: [" + pattern + "]\n" }
+	one := func(pattern string) string { return "labels:\n  sets:\n    x:\n      patterns: [" + pattern + "]\n" }
 	for _, c := range []struct{ name, section, want string }{
 		{"look-ahead", one(`'/ab(?=c)/'`), "minne.yaml:5:22: look-ahead (?=…): not in the subset"},
 		{"back reference", one(`'/(a)\1/'`), `minne.yaml:5:23: back reference`},
@@ -45,16 +45,16 @@ func TestProblems(t *testing.T) {
 		{"matches nothing", one("'/a*/'"), "minne.yaml:5:19: the pattern matches without a single byte"},
 		{"a second that matches nothing", one("'/b/', '/a?/'"), "minne.yaml:5:26: the pattern matches without"},
 		{"explodes", one("'/begin[^x]{2000}end.{2000}z/s'"), "the patterns together are too much"},
-		{"in a file", "match: {sets: {x: {file: bad.txt}}}\n", filepath.Join(dir, "bad.txt") + ":3:3: look-ahead (?=…)"},
-		{"file of nothing", "match: {sets: {x: {file: empty.txt}}}\n", "no pattern that can be used"},
-		{"no file", "match: {sets: {x: {file: none.txt}}}\n", "there is no file"},
-		{"private file", "match: {sets: {x: {file: private.txt}}}\n", "chmod 644"},
-		{"no patterns", "match: {sets: {x: {rate: 1Mbit}}}\n", "the set has no patterns"},
-		{"no sets", "match: {sets: {}}\n", "no set of patterns"},
-		{"drop and rate", "match: {sets: {x: {patterns: [00], drop: true, rate: 1Mbit}}}\n", "there is nothing to limit"},
-		{"slow", "match: {sets: {x: {patterns: [00], rate: 999bit}}}\n", "at least 1kbit"},
-		{"name", "match: {sets: {\"a b\": {patterns: [00]}}}\n", `can't have the name "a b"`},
-		{"fast path off", "match: {sets: {x: {patterns: [00]}}}\nfast-path: {mode: off}\n", "fast-path.mode is off"},
+		{"in a file", "labels: {sets: {x: {file: bad.txt}}}\n", filepath.Join(dir, "bad.txt") + ":3:3: look-ahead (?=…)"},
+		{"file of nothing", "labels: {sets: {x: {file: empty.txt}}}\n", "no pattern that can be used"},
+		{"no file", "labels: {sets: {x: {file: none.txt}}}\n", "there is no file"},
+		{"private file", "labels: {sets: {x: {file: private.txt}}}\n", "chmod 644"},
+		{"no patterns", "labels: {sets: {x: {rate: 1Mbit}}}\n", "the set has no patterns"},
+		{"no sets", "labels: {sets: {}}\n", "no set of patterns"},
+		{"drop and rate", "labels: {sets: {x: {patterns: [00], drop: true, rate: 1Mbit}}}\n", "there is nothing to limit"},
+		{"slow", "labels: {sets: {x: {patterns: [00], rate: 999bit}}}\n", "at least 1kbit"},
+		{"name", "labels: {sets: {\"a b\": {patterns: [00]}}}\n", `can't have the name "a b"`},
+		{"fast path off", "labels: {sets: {x: {patterns: [00]}}}\nfast-path: {mode: off}\n", "fast-path.mode is off"},
 	} {
 		_, err := compileText(t, dir, c.section)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -65,7 +65,7 @@ func TestProblems(t *testing.T) {
 	for i := range names {
 		names[i] = "s" + string(rune('a'+i/26)) + string(rune('a'+i%26)) + ": {patterns: [00]}"
 	}
-	if _, err := compileText(t, dir, "match: {sets: {"+strings.Join(names, ", ")+"}}\n"); err == nil || !strings.Contains(err.Error(), "at most 63") {
+	if _, err := compileText(t, dir, "labels: {sets: {"+strings.Join(names, ", ")+"}}\n"); err == nil || !strings.Contains(err.Error(), "at most 63") {
 		t.Errorf("64 sets: %v", err)
 	}
 }
@@ -75,7 +75,7 @@ func TestCompile(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "more.txt"), []byte("# one\n\n/more/i\r\n0001\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	const section = "match: {sets: {b: {patterns: [/x/, /^y/m], file: more.txt, rate: 2Mbit, packets-per-second: 50}, a: {patterns: [ff], drop: true}}}\n"
+	const section = "labels: {sets: {b: {patterns: [/x/, /^y/m], file: more.txt, rate: 2Mbit, packets-per-second: 50}, a: {patterns: [ff], drop: true}}}\n"
 	s, err := compileText(t, dir, section)
 	if err != nil {
 		t.Fatal(err)

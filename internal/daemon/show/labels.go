@@ -13,18 +13,18 @@ import (
 // maxPatternShown bounds a pattern in the table, in characters.
 const maxPatternShown = 60
 
-// Match prints what patterns have recognised.
-func Match(w io.Writer, o router.MatchView) error {
+// Labels prints flows by label and by pattern.
+func Labels(w io.Writer, o router.LabelsView) error {
 	if o.Observed == nil {
-		_, err := fmt.Fprintln(w, "No patterns: there is no section match in the configuration")
+		_, err := fmt.Fprintln(w, "No patterns: the configuration has no section labels")
 		return err
 	}
-	fmt.Fprintf(w, "The first %s packets with payload of each direction, %s bytes each\n", count(o.Packets), count(o.Bytes))
-	fmt.Fprintf(w, "Searched: %s packets of %s directions of flows, %s; %s TCP segments came too early\n",
+	fmt.Fprintf(w, "Inspected: the first %s packets with payload of each direction, %s bytes each\n", count(o.Packets), count(o.Bytes))
+	fmt.Fprintf(w, "Searched: %s packets of %s directions of flows, %s; %s TCP segments out of order\n",
 		count(o.Searched), count(o.Directions), bytes(o.SearchBytes), count(o.Early))
 	fmt.Fprintf(w, "Automata: %s states in %s\n", count(o.States), bytes(uint64(o.ImageBytes)))
 	if len(o.Unseen) > 0 {
-		fmt.Fprintf(w, "Not looked at is what comes in by %s: no fast path there\n", strings.Join(o.Unseen, ", "))
+		fmt.Fprintf(w, "Not inspected: packets that arrive on %s, which has no fast path\n", strings.Join(o.Unseen, ", "))
 	}
 	fmt.Fprintln(w)
 	sets := table{head: []string{"Label", ">Flows", ">Packets", ">Bytes", ">Dropped", ">Bytes", "Limit"}}

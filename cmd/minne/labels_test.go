@@ -18,7 +18,7 @@ import (
 // commit that drops the label ends it, and it alone.
 func TestRecognisedTraffic(t *testing.T) {
 	t.Parallel()
-	const section = `match:
+	const section = `labels:
   sets:
     bittorrent:
       patterns: ['/^\x13BitTorrent protocol/', '/^d1:ad2:id20:/']
@@ -27,7 +27,7 @@ func TestRecognisedTraffic(t *testing.T) {
 	with := func(limit string) string { return schoolConfig + strings.Replace(section, "LIMIT", limit, 1) }
 	b := newBox(t)
 	b.start()
-	b.want(0, "No patterns", "show", "match")
+	b.want(0, "No patterns", "show", "labels")
 	lan := b.addHost("lan", map[string]string{"192.0.2.10/24": "192.0.2.1"})
 	wan := b.addHost("wan", map[string]string{"198.51.100.9/24": "198.51.100.1"})
 	b.want(0, "applied", "apply", b.file("school.yaml", with("rate: 1Gbit")))
@@ -46,12 +46,12 @@ func TestRecognisedTraffic(t *testing.T) {
 	}
 	b.want(0, "Label", "show", "flows")
 	var o match.Observed
-	b.json(&o, "show", "match", "--json")
+	b.json(&o, "show", "labels", "--json")
 	if s := o.Sets[0]; s.Flows != 1 || s.Packets < 2 || s.Dropped != 0 || s.Patterns[0].Flows != 1 || s.Patterns[1].Flows != 0 || o.Searched < 4 {
-		t.Errorf("show match: %+v", o)
+		t.Errorf("show labels: %+v", o)
 	}
 	from, to := netip.MustParseAddrPort(peer.LocalAddr().String()), netip.MustParseAddrPort(peer.RemoteAddr().String())
-	b.want(0, "recognised as bittorrent", "explain", "--in", "lan", "--src", from.Addr().String(), "--sport", strconv.Itoa(int(from.Port())), "--dst", to.Addr().String(), "--dport", strconv.Itoa(int(to.Port())), "--proto", "tcp")
+	b.want(0, "has the label bittorrent", "explain", "--in", "lan", "--src", from.Addr().String(), "--sport", strconv.Itoa(int(from.Port())), "--dst", to.Addr().String(), "--dport", strconv.Itoa(int(to.Port())), "--proto", "tcp")
 
 	b.want(0, "limit of flows labelled bittorrent: at most 1Gbit/s → dropped", "apply", b.file("school.yaml", with("drop: true")))
 	web.says("another line\r\n")
@@ -65,7 +65,7 @@ func TestRecognisedTraffic(t *testing.T) {
 		t.Errorf("%d bytes came back where all is dropped", n)
 	}
 	b.want(0, "recognised", "show", "drops")
-	b.want(0, "dropped", "show", "match")
+	b.want(0, "dropped", "show", "labels")
 	b.want(0, "labels and their limits end", "apply", "--dry-run", b.file("plain.yaml", schoolConfig))
 }
 

@@ -26,7 +26,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testuml.Main(m, append([]string{"veth", "8021q", "ipv6"}, bypassModules...)...)
+	testuml.Main(m, append([]string{"veth", "8021q", "dummy", "ipv6"}, bypassModules...)...)
 }
 
 // config is a trunk with one customer VLAN and one inside another (QinQ), and a port without tags.

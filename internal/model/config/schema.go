@@ -43,6 +43,7 @@ type System struct {
 type Interface struct {
 	Match        *Match    `yaml:"match" json:"match,omitempty" doc:"Which link of the kernel this interface is. Absent: the link that already has the interface's name."`
 	VLAN         *VLAN     `yaml:"vlan" json:"vlan,omitempty" doc:"Makes this interface a VLAN subinterface of another one."`
+	Dummy        *Dummy    `yaml:"dummy" json:"dummy,omitempty" doc:"Makes this an interface without a cable, as routers have loopback interfaces: {} is all that it takes."`
 	Description  string    `yaml:"description" json:"description,omitempty" doc:"Free text of at most 200 characters." example:"fibre to ISP A"`
 	Addresses    []Address `yaml:"addresses" json:"addresses,omitempty" doc:"Addresses with prefix length." ordered:"true" example:"192.0.2.1/24"`
 	DHCP         *OnOff    `yaml:"dhcp" json:"dhcp,omitempty" doc:"DHCP client: gets an IPv4 address, a default route and DNS servers." default:"off" enum:"on,off"`

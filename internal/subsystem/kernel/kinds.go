@@ -41,7 +41,7 @@ type linkKind struct {
 	tell func(l netlink.Link, to *rib.Link)
 }
 
-var kinds = []*linkKind{&vlan}
+var kinds = []*linkKind{&vlan, &dummy}
 
 // kindNamed returns the row of a kind, nil for one that Minne does not make.
 func kindNamed(name string) *linkKind {

@@ -103,6 +103,22 @@ func TestAResizedLinkStays(t *testing.T) {
 	}
 }
 
+// A dummy interface comes with its address and goes with its section.
+func TestADummyComesAndGoes(t *testing.T) {
+	p := machine()
+	cfg := named(map[string]*config.Interface{"eth0": {}, "loop1": {Dummy: &config.Dummy{}, Addresses: []config.Address{host("192.0.2.1/32")}}})
+	k := New(slog.New(slog.DiscardHandler))
+	k.system = p
+	expectLine(t, planned(t, k, render(t, cfg)), "+ dummy interface as loop1")
+	k = applyTo(t, p, cfg)
+	expectLine(t, p.done, "address 192.0.2.1/32 on loop1")
+	delete(cfg.Interfaces, "loop1")
+	expectLine(t, planned(t, k, render(t, cfg)), "- dummy interface loop1")
+	if applyTo(t, p, cfg); p.used("loop1") {
+		t.Errorf("%+v", p.devices)
+	}
+}
+
 // Each kind of the configuration has its row here, and the other way round.
 func TestEveryKindHasBothHalves(t *testing.T) {
 	for _, k := range kinds {

@@ -114,8 +114,7 @@ func (a *app) ports(ctx context.Context) ([]backup.Port, error) {
 	if err != nil {
 		return nil, err
 	}
-	var links router.InterfacesView
-	err = client.Show(ctx, "interfaces", nil, &links)
+	links, err := router.Interfaces.Ask(ctx, client, router.Nothing{})
 	if errors.Is(err, api.ErrNoDaemon) {
 		links.Interfaces, err = kernel.New(slog.New(slog.DiscardHandler), kernel.Options{}).Interfaces(ctx)
 	}
@@ -203,7 +202,7 @@ func (r *restore) run(ctx context.Context, file string, in io.Reader) error {
 	if err != nil {
 		return err
 	}
-	q := api.Restore{Commit: api.Commit{
+	q := api.RestoreQuestion{Commit: api.Commit{
 		Config: text, Source: file, Confirm: r.confirm, Session: loginSession(),
 		Comment: fmt.Sprintf("restored from a backup of %s, %s", b.Host, b.Created.Format(time.DateOnly)),
 	}}
@@ -224,7 +223,7 @@ func (r *restore) run(ctx context.Context, file string, in io.Reader) error {
 	if err != nil {
 		return err
 	}
-	result, err := client.Restore(ctx, q)
+	result, err := api.Restore.Ask(ctx, client, q)
 	if err != nil {
 		return err
 	}
@@ -356,7 +355,7 @@ func isTerminal(in io.Reader) bool {
 }
 
 // preview says what would change, with the files of the backup beside the configuration.
-func (r *restore) preview(ctx context.Context, q api.Restore) error {
+func (r *restore) preview(ctx context.Context, q api.RestoreQuestion) error {
 	inst, err := r.inst()
 	if err != nil {
 		return err

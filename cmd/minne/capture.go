@@ -113,7 +113,7 @@ func (a *app) capture(ctx context.Context, o captureOptions) error {
 	defer hangUp()
 	defer context.AfterFunc(ctx, func() { endCapture(client, hangUp) })()
 	t := &taking{app: a, options: o, over: over}
-	err = api.Follow(hearing, client, "capture", o.filter, func(e router.CaptureEvent) error { return t.event(client, hangUp, e) })
+	err = router.Capture.Follow(hearing, client, o.filter, func(e router.CaptureEvent) error { return t.event(client, hangUp, e) })
 	return errors.Join(err, t.finish())
 }
 
@@ -121,7 +121,7 @@ func (a *app) capture(ctx context.Context, o captureOptions) error {
 func endCapture(client *api.Client, hangUp func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if err := client.Change(ctx, "capture/end", api.Empty{}, &api.Empty{}); err != nil {
+	if _, err := router.EndCapture.Ask(ctx, client, api.Empty{}); err != nil {
 		hangUp()
 	}
 }

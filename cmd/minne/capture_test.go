@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/base/pcap"
-	"minne/internal/daemon/router"
+	"minne/internal/daemon/show"
 	"minne/internal/model/packet"
 )
 
@@ -122,10 +122,10 @@ func (f *forwarder) send(n int, p packet.Probe) {
 	}
 }
 
-func (f *forwarder) explained(args ...string) router.Explained {
+func (f *forwarder) explained(args ...string) show.Explained {
 	f.t.Helper()
 	a := f.minne(append([]string{"explain", "--in", "lan", "--src", "192.0.2.9", "--dst", "198.51.100.2", "--json"}, args...)...)
-	var x router.Explained
+	var x show.Explained
 	if err := json.Unmarshal([]byte(a.out), &x); err != nil {
 		f.t.Fatalf("explain: %v\n%s%s", err, a.out, a.err)
 	}

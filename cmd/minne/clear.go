@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"minne/internal/daemon/router"
 	"minne/internal/model/api"
 )
 
@@ -40,7 +41,7 @@ refresh), and ours are sent again.`,
 			if len(args) == 2 && args[1] != "soft" {
 				return usageError{fmt.Errorf("%q: expected soft or nothing", args[1])}
 			}
-			return a.clear(c, "clear/bgp", api.ClearBGP{Peer: args[0], Soft: len(args) == 2})
+			return clearSessions(a, c, router.ClearBGP, router.SessionsToClear{Peer: args[0], Soft: len(args) == 2})
 		},
 	}
 }
@@ -51,18 +52,18 @@ func newClearOSPFCommand(a *app) *cobra.Command {
 		Short: "Restart OSPF: adjacencies and database",
 		Long:  `Restart OSPFv2 and OSPFv3: all adjacencies go down and form again. OSPF routes are missing until then, for some seconds.`,
 		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return a.clear(c, "clear/ospf", api.Empty{}) },
+		RunE:  func(c *cobra.Command, _ []string) error { return clearSessions(a, c, router.ClearOSPF, api.Empty{}) },
 	}
 }
 
-// clear asks the daemon and prints what it began anew, a line each.
-func (a *app) clear(c *cobra.Command, what string, question any) error {
+// clearSessions asks the daemon and prints what it began anew, a line each.
+func clearSessions[Q any](a *app, c *cobra.Command, what api.Operation[Q, router.Cleared], question Q) error {
 	client, err := a.client()
 	if err != nil {
 		return err
 	}
-	var done api.Cleared
-	if err := client.Change(c.Context(), what, question, &done); err != nil {
+	done, err := what.Ask(c.Context(), client, question)
+	if err != nil {
 		return err
 	}
 	for _, name := range done.Cleared {

@@ -5,7 +5,6 @@ package main
 import (
 	"fmt"
 	"net/netip"
-	"net/url"
 
 	"github.com/spf13/cobra"
 
@@ -31,14 +30,14 @@ func clearNeighborsCommand(a *app, use, short, family string) *cobra.Command {
 		Long:  short + ":\nall, one address, or those on one interface. Entries that are written down stay.",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			q := router.ClearNeighbors{Family: family}
+			q := router.NeighborsToClear{Family: family}
 			if len(args) > 0 {
 				q.Of = args[0]
 			}
 			if address, err := netip.ParseAddr(q.Of); err == nil && family == "ipv4" && !address.Is4() {
 				return usageError{fmt.Errorf("%s is no IPv4 address: minne clear neighbors %s", address, address)}
 			}
-			return a.forget(c, "neighbors", q, "%d neighbours forgotten\n")
+			return forget(a, c, router.ClearNeighbors, q, "%d neighbours forgotten\n")
 		},
 	}
 }
@@ -58,17 +57,13 @@ new connection.`,
 		Example: "minne clear connections host 192.0.2.10 proto tcp",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, words []string) error {
-			filter := url.Values{}
+			var filter flows.Selection
 			if len(words) != 1 || words[0] != "all" {
-				var err error
-				if filter, err = flows.Words(words); err != nil {
-					return usageError{err}
-				}
-				if _, err := flows.Parse(filter); err != nil {
+				if err := filter.Words(words); err != nil {
 					return usageError{err}
 				}
 			}
-			return a.forget(c, "connections", router.ClearConnections{Filter: filter}, "%d connections ended\n")
+			return forget(a, c, router.ClearConnections, filter, "%d connections ended\n")
 		},
 	}
 	c.Aliases = []string{"flows"}
@@ -87,7 +82,7 @@ kernel's own counters do not change: "ip -s link", "nft list ruleset" and progra
 them see no jump. Rule counters also restart at 0 with every change of the rules.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			q := router.ClearCounters{}
+			q := router.CountersToClear{}
 			if len(args) > 0 {
 				q.Interface = args[0]
 			}
@@ -95,7 +90,7 @@ them see no jump. Rule counters also restart at 0 with every change of the rules
 			if err != nil {
 				return err
 			}
-			if err := client.Change(c.Context(), "clear/counters", q, &api.Empty{}); err != nil {
+			if _, err := router.ClearCounters.Ask(c.Context(), client, q); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintln(a.out, "counters begin at 0")
@@ -105,13 +100,13 @@ them see no jump. Rule counters also restart at 0 with every change of the rules
 }
 
 // forget asks the daemon and says how many there were.
-func (a *app) forget(c *cobra.Command, what string, question any, said string) error {
+func forget[Q any](a *app, c *cobra.Command, what api.Operation[Q, router.Forgotten], question Q, said string) error {
 	client, err := a.client()
 	if err != nil {
 		return err
 	}
-	var done router.Forgotten
-	if err := client.Change(c.Context(), "clear/"+what, question, &done); err != nil {
+	done, err := what.Ask(c.Context(), client, question)
+	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(a.out, said, done.Number)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"minne/internal/model/api"
 	"minne/internal/subsystem/firewall"
 	"minne/internal/subsystem/flows"
-	"minne/internal/subsystem/routing"
 )
 
 // Completion in the shell: commands and flags are cobra's, names come from the daemon. Without
@@ -26,28 +24,28 @@ import (
 // completeLimit bounds how long the operator's shell waits for the daemon.
 const completeLimit = 2 * time.Second
 
-// names asks the daemon for what may stand in a place; behind a tab, what it is.
-type names func(ctx context.Context, c *api.Client) []string
+// namesOf asks the daemon for what may stand in a place; behind a tab, what it is.
+type namesOf func(ctx context.Context, c *api.Client) []string
+
+// names are those that fields of questions speak of.
+var names = map[string]namesOf{"interface": interfaceNames, "reason": reasonNames, "peer": peerNames}
 
 // argumentNames are for the first argument of commands, by their path.
-var argumentNames = map[string]names{
-	"minne show interfaces":    interfaceNames,
-	"minne show drops":         reasonNames,
-	"minne show bgp neighbors": peerNames,
-	"minne clear counters":     interfaceNames,
-	"minne clear arp":          interfaceNames,
-	"minne clear neighbors":    interfaceNames,
-	"minne clear bgp":          both(peerNames, func(context.Context, *api.Client) []string { return []string{"all\tevery peer"} }),
-	"minne rollback":           revisionNumbers,
-	"minne set add":            setNames,
-	"minne set del":            setNames,
-	"minne set list":           setNames,
-	"minne show flows":         nil, // words: see flowWords
-	"minne clear connections":  nil,
+var argumentNames = map[string]namesOf{
+	"minne clear counters":    interfaceNames,
+	"minne clear arp":         interfaceNames,
+	"minne clear neighbors":   interfaceNames,
+	"minne clear bgp":         both(peerNames, func(context.Context, *api.Client) []string { return []string{"all\tevery peer"} }),
+	"minne rollback":          revisionNumbers,
+	"minne set add":           setNames,
+	"minne set del":           setNames,
+	"minne set list":          setNames,
+	"minne show flows":        nil, // words: see flowWords
+	"minne clear connections": nil,
 }
 
 // flagNames are for the values of flags.
-var flagNames = map[string]names{
+var flagNames = map[string]namesOf{
 	"minne explain --in":           interfaceNames,
 	"minne capture --in":           interfaceNames,
 	"minne capture --reason":       reasonNames,
@@ -60,8 +58,6 @@ var flagNames = map[string]names{
 
 // flagWords are values of flags that are known here.
 var flagWords = map[string][]string{
-	"minne show flows --by":   {flows.ByFlow, flows.ByHost, flows.ByZone},
-	"minne show flows --sort": {flows.SortBytes, flows.SortRate, flows.SortConnections},
 	"minne capture --verdict": {"forwarded", "dropped", "punted"},
 }
 
@@ -73,12 +69,7 @@ func (a *app) completeNames(c *cobra.Command) {
 	case known && ask == nil:
 		c.ValidArgs, c.ValidArgsFunction = nil, a.flowWords
 	case known:
-		c.ValidArgsFunction = func(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(given) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return a.askNames(c, ask), cobra.ShellCompDirectiveNoFileComp
-		}
+		c.ValidArgsFunction = a.firstWord(ask)
 	case c.ValidArgs == nil && c.Args != nil && c.Args(c, []string{"x"}) != nil: // it takes nothing, no file either
 		c.ValidArgsFunction = cobra.NoFileCompletions
 	}
@@ -99,7 +90,17 @@ func (a *app) completeNames(c *cobra.Command) {
 	}
 }
 
-func (a *app) askNames(c *cobra.Command, ask names) []string {
+// firstWord offers names for the first word behind a command.
+func (a *app) firstWord(ask namesOf) cobra.CompletionFunc {
+	return func(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(given) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return a.askNames(c, ask), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func (a *app) askNames(c *cobra.Command, ask namesOf) []string {
 	client, err := a.client()
 	if err != nil {
 		return nil
@@ -133,7 +134,7 @@ func (a *app) flowWords(c *cobra.Command, given []string, _ string) ([]string, c
 }
 
 // both are the names of several kinds.
-func both(kinds ...names) names {
+func both(kinds ...namesOf) namesOf {
 	return func(ctx context.Context, c *api.Client) (all []string) {
 		for _, k := range kinds {
 			for _, name := range k(ctx, c) {
@@ -148,10 +149,7 @@ func both(kinds ...names) names {
 }
 
 func interfaceNames(ctx context.Context, c *api.Client) (list []string) {
-	var v router.InterfacesView
-	if c.Show(ctx, "interfaces", nil, &v) != nil {
-		return nil
-	}
+	v, _ := router.Interfaces.Ask(ctx, c, router.Nothing{}) // nothing, when it can't be asked
 	for _, i := range v.Interfaces {
 		what := i.State
 		if len(i.Addresses) > 0 {
@@ -163,9 +161,7 @@ func interfaceNames(ctx context.Context, c *api.Client) (list []string) {
 }
 
 func firewallNow(ctx context.Context, c *api.Client) (o firewall.Observed) {
-	if c.Show(ctx, "firewall", nil, &o) != nil {
-		return firewall.Observed{}
-	}
+	o, _ = router.Firewall.Ask(ctx, c, router.FirewallQuestion{}) // nothing, when it can't be asked
 	return o
 }
 
@@ -192,10 +188,7 @@ func ruleNames(ctx context.Context, c *api.Client) []string {
 }
 
 func reasonNames(ctx context.Context, c *api.Client) (list []string) {
-	var v router.DropsView
-	if c.Show(ctx, "drops", nil, &v) != nil {
-		return nil
-	}
+	v, _ := router.Drops.Ask(ctx, c, router.DropsQuestion{}) // nothing, when it can't be asked
 	for _, d := range v.Drops {
 		list = append(list, d.Reason+"\t"+d.Text)
 	}
@@ -203,21 +196,15 @@ func reasonNames(ctx context.Context, c *api.Client) (list []string) {
 }
 
 func revisionNumbers(ctx context.Context, c *api.Client) (list []string) {
-	all, err := c.Revisions(ctx)
-	if err != nil {
-		return nil
-	}
-	for _, r := range slices.Backward(all) {
+	all, _ := api.GetRevisions.Ask(ctx, c, api.Empty{}) // nothing, when it can't be asked
+	for _, r := range slices.Backward(all.Revisions) {
 		list = append(list, fmt.Sprintf("%d\t%s %s %s", r.Number, r.Time.Format(time.DateTime), r.State, r.Comment))
 	}
 	return list
 }
 
 func peerNames(ctx context.Context, c *api.Client) (list []string) {
-	var s routing.BGPSummary
-	if c.Show(ctx, "bgp", url.Values{}, &s) != nil {
-		return nil
-	}
+	s, _ := router.BGPSummary.Ask(ctx, c, router.Nothing{}) // nothing, when it can't be asked
 	found := map[string]string{}
 	for _, p := range s.Peers {
 		name := p.Name

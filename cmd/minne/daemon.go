@@ -143,7 +143,7 @@ func (a *app) stop(ctx context.Context, all bool) error {
 	if err != nil {
 		return err
 	}
-	err = api.NewClient(inst.ControlSocket()).Stop(ctx, all)
+	_, err = api.Stop.Ask(ctx, api.NewClient(inst.ControlSocket()), api.StopQuestion{All: all})
 	if errors.Is(err, api.ErrNoDaemon) && all {
 		return router.TakeDown(ctx, inst, slog.New(slog.NewTextHandler(a.err, nil)))
 	}

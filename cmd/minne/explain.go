@@ -73,18 +73,19 @@ func (a *app) explainPacket(ctx context.Context, client *api.Client, o explainOp
 	if err := o.parse(); err != nil {
 		return usageError{err}
 	}
-	var answer []router.Explained
-	if err := client.Ask(ctx, "explain", router.ExplainQuestion{Interface: o.in, Packet: &o.probe}, &answer); err != nil {
+	answer, err := router.Explain.Ask(ctx, client, router.ExplainQuestion{Interface: o.in, Packet: &o.probe})
+	if err != nil {
 		return err
 	}
-	if len(answer) != 1 {
-		return fmt.Errorf("the daemon explains %d packets, expected one", len(answer))
+	if len(answer.Packets) != 1 {
+		return fmt.Errorf("the daemon explains %d packets, expected one", len(answer.Packets))
 	}
+	x := answer.Packets[0]
 	if o.asJSON {
-		return a.printJSON(answer[0])
+		return a.printJSON(x)
 	}
 	screen := a.screen()
-	return errors.Join(show.Explained(screen, answer[0]), screen.Flush())
+	return errors.Join(show.Explain(screen, x), screen.Flush())
 }
 
 func (o *explainOptions) parse() (err error) {
@@ -125,17 +126,17 @@ func (a *app) explainCapture(c *cobra.Command, client *api.Client, o explainOpti
 	var numbers []int // in the file, of the frames in the batch
 	read, cut, fates := 0, 0, map[string]int{}
 	ask := func() error {
-		var answer []router.Explained
 		if len(batch) == 0 {
 			return nil
 		}
-		if err := client.Ask(c.Context(), "explain", router.ExplainQuestion{Interface: o.in, Frames: batch}, &answer); err != nil {
+		answer, err := router.Explain.Ask(c.Context(), client, router.ExplainQuestion{Interface: o.in, Frames: batch})
+		if err != nil {
 			return err
 		}
-		if len(answer) != len(batch) {
-			return fmt.Errorf("the daemon explains %d packets, expected %d", len(answer), len(batch))
+		if len(answer.Packets) != len(batch) {
+			return fmt.Errorf("the daemon explains %d packets, expected %d", len(answer.Packets), len(batch))
 		}
-		for i, x := range answer {
+		for i, x := range answer.Packets {
 			fates[x.Verdict]++
 			if err := a.printExplained(o, numbers[i], x); err != nil {
 				return err
@@ -171,13 +172,13 @@ func (a *app) explainCapture(c *cobra.Command, client *api.Client, o explainOpti
 	return nil
 }
 
-func (a *app) printExplained(o explainOptions, number int, x router.Explained) error {
+func (a *app) printExplained(o explainOptions, number int, x show.Explained) error {
 	switch {
 	case o.asJSON:
 		return json.NewEncoder(a.out).Encode(x)
 	case o.verbose:
 		fmt.Fprintf(a.out, "%d  ", number)
-		return show.Explained(a.out, x)
+		return show.Explain(a.out, x)
 	}
-	return show.ExplainedLine(a.out, number, x)
+	return show.ExplainLine(a.out, number, x)
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"minne/internal/base/pcap"
-	"minne/internal/daemon/router"
+	"minne/internal/daemon/show"
 	"minne/internal/model/packet"
 )
 
@@ -34,15 +34,15 @@ func TestExplainFirewall(t *testing.T) {
 		proto, dport string
 		verdict      string
 		reason       string
-		want         *router.Firewalled
+		want         *show.Firewalled
 	}{
 		{"tcp", "23", "dropped", "denied", nil},
-		{"tcp", "25", "punted", "beginning", &router.Firewalled{From: "inside", To: "outside", Action: "reject", By: "rule 2 (reject tcp any any smtp)", Rule: 2, State: true}},
-		{"tcp", "80", "punted", "beginning", &router.Firewalled{From: "inside", To: "outside", Action: "permit", By: "rule 3 (web)", Rule: 3, State: true}},
-		{"udp", "53", "punted", "beginning", &router.Firewalled{From: "inside", To: "outside", Action: "permit", By: "rule 4 (permit udp any any dns limit 10/s log)",
+		{"tcp", "25", "punted", "beginning", &show.Firewalled{From: "inside", To: "outside", Action: "reject", By: "rule 2 (reject tcp any any smtp)", Rule: 2, State: true}},
+		{"tcp", "80", "punted", "beginning", &show.Firewalled{From: "inside", To: "outside", Action: "permit", By: "rule 3 (web)", Rule: 3, State: true}},
+		{"udp", "53", "punted", "beginning", &show.Firewalled{From: "inside", To: "outside", Action: "permit", By: "rule 4 (permit udp any any dns limit 10/s log)",
 			Rule: 4, State: true, Limit: true, Log: true}},
 		{"tcp", "81", "dropped", "denied", nil},
-		{"icmp", "0", "punted", "connection", &router.Firewalled{From: "inside", To: "outside", Action: "deny", By: "the default", State: true, Log: true}},
+		{"icmp", "0", "punted", "connection", &show.Firewalled{From: "inside", To: "outside", Action: "deny", By: "the default", State: true, Log: true}},
 	} {
 		x := f.explained("--proto", c.proto, "--dport", c.dport)
 		if x.Verdict != c.verdict || x.Reason != c.reason {

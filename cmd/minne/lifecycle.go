@@ -160,7 +160,9 @@ waits for its confirmation.`,
 
 func newConfirmCommand(a *app) *cobra.Command {
 	return a.changing("confirm", "Confirm the configuration that waits for it", cobra.NoArgs,
-		func(ctx context.Context, c *api.Client, _ []string) (api.Result, error) { return c.Confirm(ctx) })
+		func(ctx context.Context, c *api.Client, _ []string) (api.Result, error) {
+			return api.Confirm.Ask(ctx, c, api.Empty{})
+		})
 }
 
 func newRollbackCommand(a *app) *cobra.Command {
@@ -174,7 +176,7 @@ func newRollbackCommand(a *app) *cobra.Command {
 				}
 				number = n
 			}
-			return c.Rollback(ctx, number)
+			return api.Rollback.Ask(ctx, c, api.RollbackQuestion{Revision: number})
 		})
 	c.Long = `Return to the configuration of a revision (see minne revisions). Without a number:
 reject the configuration that waits for its confirmation; if there is none, return to the
@@ -252,7 +254,7 @@ func (a *app) apply(ctx context.Context, q api.Commit) (api.Result, error) {
 	if err != nil {
 		return api.Result{}, err
 	}
-	return client.Apply(ctx, q)
+	return api.Apply.Ask(ctx, client, q)
 }
 
 // preview asks the daemon, or looks for itself when that can't be asked.
@@ -261,7 +263,7 @@ func (a *app) preview(ctx context.Context, q api.Commit) (api.Result, error) {
 	if err != nil {
 		return api.Result{}, err
 	}
-	result, err := api.NewClient(inst.ControlSocket()).Plan(ctx, q)
+	result, err := api.Plan.Ask(ctx, api.NewClient(inst.ControlSocket()), q)
 	if errors.Is(err, api.ErrNoDaemon) || api.KindOf(err) == api.Denied {
 		return router.Preview(ctx, inst, slog.New(slog.DiscardHandler), q)
 	}
@@ -274,7 +276,7 @@ func (a *app) stored(ctx context.Context, number int) (api.Revision, error) {
 	if err != nil {
 		return api.Revision{}, err
 	}
-	rev, err := api.NewClient(inst.ControlSocket()).Revision(ctx, number)
+	rev, err := api.GetRevision.Ask(ctx, api.NewClient(inst.ControlSocket()), api.RevisionNumber(number))
 	if !errors.Is(err, api.ErrNoDaemon) {
 		return rev, err
 	}
@@ -290,7 +292,8 @@ func (a *app) storedAll(ctx context.Context) ([]api.Revision, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := api.NewClient(inst.ControlSocket()).Revisions(ctx)
+	stored, err := api.GetRevisions.Ask(ctx, api.NewClient(inst.ControlSocket()), api.Empty{})
+	all := stored.Revisions
 	if !errors.Is(err, api.ErrNoDaemon) {
 		return all, err
 	}

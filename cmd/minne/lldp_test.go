@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"minne/internal/daemon/router"
+	"minne/internal/daemon/show"
 	"minne/internal/subsystem/services/lldp"
 )
 
@@ -51,7 +51,7 @@ func TestLLDP(t *testing.T) {
 	eventually(t, "the switch hears the router", func() bool { return strings.Contains(hears(lan), "attic") })
 
 	service := func() int {
-		var v router.ServicesView
+		var v show.ServicesView
 		b.json(&v, "show", "services", "--json")
 		for _, p := range v.Programs {
 			if p.Name == lldp.Name && p.Running {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/daemon/router"
+	"minne/internal/daemon/show"
 	"minne/internal/subsystem/flows"
 )
 
@@ -36,7 +36,7 @@ func TestOperating(t *testing.T) {
 	in.wantEcho(true)
 
 	t.Run("interface", func(t *testing.T) {
-		var v router.InterfaceView
+		var v show.InterfaceView
 		b.json(&v, "show", "interfaces", "lan", "--json")
 		if v.Name != "lan" || v.Driver != "veth" || v.Zone != "lan" || v.RX.Packets == 0 || len(v.Offloads) < 5 || v.ReceiveQueues == 0 ||
 			v.FastPath == nil || v.FastPath.Mode != "native" || v.Queueing == "" || v.MAC == "" {
@@ -76,7 +76,7 @@ func TestOperating(t *testing.T) {
 	})
 
 	t.Run("nat", func(t *testing.T) {
-		var v router.NATView
+		var v show.NATView
 		b.json(&v, "show", "nat", "--json")
 		if len(v.Rules) != 2 || v.Rules[0].Packets == 0 || v.Rules[1].Packets == 0 || v.Now.Source != 1 || v.Now.Destination != 1 ||
 			len(v.Now.Outside) != 1 || v.Now.Outside[0].Address.String() != "198.51.100.1" || v.Now.Outside[0].Hosts != 1 ||
@@ -111,7 +111,7 @@ func TestOperating(t *testing.T) {
 	t.Run("counters", func(t *testing.T) {
 		b.want(1, "no interface has the name", "clear", "counters", "attic")
 		b.want(0, "begin at 0", "clear", "counters", "lan")
-		var v router.InterfaceView
+		var v show.InterfaceView
 		b.json(&v, "show", "interfaces", "lan", "--json")
 		before, err := b.links.LinkByName("lan")
 		if err != nil {
@@ -120,7 +120,7 @@ func TestOperating(t *testing.T) {
 		if real := before.Attrs().Statistics.RxPackets; v.RX.Packets >= real || v.Since.IsZero() {
 			t.Errorf("%d packets received, %d by the kernel, since %s", v.RX.Packets, real, v.Since)
 		}
-		var other router.InterfaceView
+		var other show.InterfaceView
 		b.json(&other, "show", "interfaces", "wan", "--json")
 		if other.RX.Packets == 0 || !other.Since.IsZero() {
 			t.Errorf("wan was cleared, too: %+v", other)
@@ -135,7 +135,7 @@ func TestOperating(t *testing.T) {
 		}
 		again := lan.connect("198.51.100.9:90")
 		again.wantEcho(true)
-		var nat router.NATView
+		var nat show.NATView
 		b.json(&nat, "show", "nat", "--json")
 		if nat.Rules[0].Packets != 1 || nat.Rules[1].Packets != 0 {
 			t.Errorf("rules after clear counters and one connection: %+v", nat.Rules)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"net/url"
 	"os"
 	"os/exec"
 	"runtime"
@@ -124,8 +123,8 @@ func (a *app) source(c *cobra.Command, from string, literal, six, four bool) (ad
 	if err != nil {
 		return "", false, err
 	}
-	var v router.SourceView
-	if err := client.Show(c.Context(), "source", url.Values{"from": {from}}, &v); err != nil {
+	v, err := router.Source.Ask(c.Context(), client, router.SourceQuestion{From: from})
+	if err != nil {
 		return "", false, err
 	}
 	if !literal && !six && !four && !v.IPv4.IsValid() {

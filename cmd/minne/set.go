@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"time"
 
@@ -115,13 +114,12 @@ func setElements(c *cobra.Command, elements []string, file string) ([]string, er
 	return elements, report.Err()
 }
 
-func (a *app) changeSet(c *cobra.Command, q firewall.SetChange) (done firewall.SetChanged, err error) {
+func (a *app) changeSet(c *cobra.Command, q firewall.SetChange) (firewall.SetChanged, error) {
 	client, err := a.client()
 	if err != nil {
-		return done, err
+		return firewall.SetChanged{}, err
 	}
-	err = client.Change(c.Context(), "set", q, &done)
-	return done, err
+	return router.ChangeSet.Ask(c.Context(), client, q)
 }
 
 func newSetListCommand(a *app) *cobra.Command {
@@ -131,20 +129,21 @@ func newSetListCommand(a *app) *cobra.Command {
 		Short: "Show what is in a set",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return showView(a, c, "set", url.Values{"name": args}, asJSON, func(w io.Writer, v router.SetView) error {
-				return show.SetElements(w, v, time.Now())
-			})
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			v, err := router.ListSet.Ask(c.Context(), client, router.SetQuestion{Name: args[0]})
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(v)
+			}
+			screen := a.screen()
+			return errors.Join(show.SetElements(screen, v, time.Now()), screen.Flush())
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the elements as JSON")
-	return c
-}
-
-func newShowFirewallCommand(a *app) *cobra.Command {
-	var all bool
-	c := viewCommand(a, "firewall", "Show the firewall's rules and what they have counted", "firewall", func(w io.Writer, o firewall.Observed) error {
-		return show.Firewall(w, o, all)
-	})
-	c.Flags().BoolVar(&all, "all", false, "also services of the router that have counted nothing")
 	return c
 }

@@ -80,7 +80,7 @@ func (a *app) versions(ctx context.Context) (versions, error) {
 	if err != nil {
 		return v, err
 	}
-	switch status, err := client.Status(ctx); {
+	switch status, err := api.GetStatus.Ask(ctx, client, api.Empty{}); {
 	case err == nil:
 		v.Daemon = status.Version
 	case !errors.Is(err, api.ErrNoDaemon) && api.KindOf(err) != api.Denied:

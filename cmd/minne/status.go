@@ -30,7 +30,7 @@ or without configuration; 1 no daemon answers.`,
 			if err != nil {
 				return err
 			}
-			status, err := client.Status(c.Context())
+			status, err := api.GetStatus.Ask(c.Context(), client, api.Empty{})
 			if err != nil {
 				return err
 			}

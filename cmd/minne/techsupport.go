@@ -20,16 +20,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"minne/internal/appliance/remotehands"
+	"minne/internal/daemon/router"
 	"minne/internal/model/api"
 	"minne/internal/model/config"
-	"minne/internal/subsystem/services"
 )
 
 // supportLimit bounds what one command may add to the archive, bytes.
 const supportLimit = 4 << 20
 
 // supportViews are the views that go into the archive, each as JSON.
-var supportViews = []string{"interfaces", "fast-path", "drops", "rates", "bgp", "ospf", "neighbors", "flows/summary", "services", "log"}
+var supportViews = []router.AnyView{
+	router.Interfaces, router.FastPath, router.Drops, router.Rates, router.BGPSummary, router.OSPFNeighbors("ospf", 0),
+	router.Neighbors("neighbors", ""), router.FlowsSummary, router.Services, router.Log,
+}
 
 // supportCommands are asked inside the router's network namespace.
 var supportCommands = []string{
@@ -115,20 +118,20 @@ type supportPart struct {
 
 func (s *support) gather(ctx context.Context, client *api.Client) {
 	s.add("version.txt", []byte(version()+"\n"), nil)
-	status, err := client.Status(ctx)
+	status, err := api.GetStatus.Ask(ctx, client, api.Empty{})
 	s.addJSON("status.json", status, err)
-	revisions, err := client.Revisions(ctx)
-	s.addJSON("revisions.json", revisions, err)
-	running, err := client.Revision(ctx, 0)
+	stored, err := api.GetRevisions.Ask(ctx, client, api.Empty{})
+	s.addJSON("revisions.json", stored.Revisions, err)
+	running, err := api.GetRevision.Ask(ctx, client, api.RevisionNumber(0))
 	s.add("minne.yaml", []byte(running.Text), err)
-	views := slices.Clone(supportViews)
-	for _, v := range services.Views() {
-		views = append(views, v.Endpoint())
-	}
-	for _, view := range views {
-		var answer json.RawMessage
-		err := client.Show(ctx, view, nil, &answer)
-		s.addJSON("show/"+view+".json", answer, err)
+	for _, view := range slices.Concat(supportViews, router.ServiceViews()) {
+		question := view.NewQuestion()
+		err := api.SetDefaults(question)
+		var answer any
+		if err == nil {
+			answer, err = view.AskAny(ctx, client, question)
+		}
+		s.addJSON("show/"+view.About().Path+".json", answer, err)
 	}
 	for _, line := range supportCommands {
 		s.run(ctx, status.PID, line, strings.Fields(line)...)
@@ -188,7 +191,7 @@ func putSupport(archive []byte, file string, toStick bool) (string, error) {
 // awaitDaemon waits until the daemon answers. Without one there is still much to say.
 func awaitDaemon(ctx context.Context, client *api.Client, atMost time.Duration) {
 	for end := time.Now().Add(atMost); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(200 * time.Millisecond) {
-		if _, err := client.Status(ctx); err == nil {
+		if _, err := api.GetStatus.Ask(ctx, client, api.Empty{}); err == nil {
 			return
 		}
 	}

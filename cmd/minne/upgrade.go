@@ -165,8 +165,8 @@ func (a *app) promise(ctx context.Context, m upgrade.Medium, f upgradeFlags, pat
 	if err != nil {
 		return err
 	}
-	asked := upgrade.Asked{Client: client}
-	hosts, err := asked.Gateways(ctx)
+	asked := askedRouter{client}
+	hosts, err := asked.gateways(ctx)
 	if err != nil {
 		return fmt.Errorf("what works now can't be found out: %w", err)
 	}
@@ -209,7 +209,7 @@ func (a *app) upgradeJudge(ctx context.Context, m upgrade.Medium, path string) e
 	if err != nil {
 		return err
 	}
-	failed := m.Judge(ctx, upgrade.Asked{Client: client}, p)
+	failed := m.Judge(ctx, askedRouter{client}, p)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

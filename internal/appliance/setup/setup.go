@@ -254,7 +254,7 @@ func (o Options) putBack(written string, before []byte, existed bool) error {
 // when it has no revision yet.
 func (o Options) apply(ctx context.Context, text, comment string) (running bool, err error) {
 	client := api.NewClient(o.Instance.ControlSocket())
-	_, err = client.Apply(ctx, api.Commit{Source: o.Instance.Config, Config: text, Comment: comment})
+	_, err = api.Apply.Ask(ctx, client, api.Commit{Source: o.Instance.Config, Config: text, Comment: comment})
 	if !errors.Is(err, api.ErrNoDaemon) {
 		return true, err
 	}

@@ -11,6 +11,13 @@ import (
 	"minne/internal/subsystem/fastpath"
 )
 
+// Capture is minne capture, and EndCapture its orderly end.
+var (
+	Capture = api.Operation[fastpath.CaptureFilter, CaptureEvent]{Method: "POST", Path: "/v1/capture", Short: "Capture packets",
+		Root: true, Private: true, Goes: true}
+	EndCapture = api.Operation[api.Empty, api.Empty]{Method: "POST", Path: "/v1/capture/end", Short: "End the capture", Root: true}
+)
+
 // CaptureEvent is a piece of the answer to a capture: first Started, then packets, at the end how it
 // went. One field is set.
 type CaptureEvent struct {

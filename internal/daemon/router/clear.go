@@ -8,20 +8,37 @@ import (
 	"minne/internal/model/api"
 )
 
-func (d *Daemon) answerClearBGP(r *http.Request, q api.ClearBGP) (api.Cleared, error) {
+// What operators clear: sessions.
+var (
+	ClearBGP  = api.Operation[SessionsToClear, Cleared]{Method: "POST", Path: "/v1/clear/bgp", Short: "Begin BGP sessions anew", Root: true}
+	ClearOSPF = api.Operation[api.Empty, Cleared]{Method: "POST", Path: "/v1/clear/ospf", Short: "Let OSPF begin anew", Root: true}
+)
+
+// SessionsToClear asks to begin BGP sessions anew.
+type SessionsToClear struct {
+	Peer string `json:"peer"` // a peer's name or address, or "all"
+	Soft bool   `json:"soft,omitempty"`
+}
+
+// Cleared says what was begun anew.
+type Cleared struct {
+	Cleared []string `json:"cleared"`
+}
+
+func (d *Daemon) answerClearBGP(r *http.Request, q SessionsToClear) (Cleared, error) {
 	ctx, user := lasting(r)
 	cleared, err := d.parts.routing.ClearBGP(ctx, q.Peer, q.Soft)
 	if err == nil {
 		d.parts.log.Info("BGP sessions cleared", "by", user, "peers", cleared, "soft", q.Soft)
 	}
-	return api.Cleared{Cleared: cleared}, err
+	return Cleared{Cleared: cleared}, err
 }
 
-func (d *Daemon) answerClearOSPF(r *http.Request, _ api.Empty) (api.Cleared, error) {
+func (d *Daemon) answerClearOSPF(r *http.Request, _ api.Empty) (Cleared, error) {
 	ctx, user := lasting(r)
 	cleared, err := d.parts.routing.ClearOSPF(ctx)
 	if err == nil {
 		d.parts.log.Info("OSPF cleared", "by", user, "versions", cleared)
 	}
-	return api.Cleared{Cleared: cleared}, err
+	return Cleared{Cleared: cleared}, err
 }

@@ -5,8 +5,8 @@ package router
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
-	"net/url"
 	"os"
 	"strconv"
 
@@ -14,28 +14,39 @@ import (
 	"minne/internal/model/revisions"
 )
 
-// endpoints is all that the daemon answers; package api lists it for readers.
+// endpoints lets the server answer all that the daemon is asked.
 func (d *Daemon) endpoints(s *api.Server) {
-	api.Read(s, "GET /v1/status", d.answerStatus)
-	api.Read(s, "GET /v1/revisions", d.answerRevisions)
-	api.Read(s, "GET /v1/revisions/{number}", d.answerRevision)
-	api.Read(s, "POST /v1/plan", d.answerPlan)
-	api.Read(s, "GET /v1/show/{view...}", d.answerShow)
-	api.Read(s, "POST /v1/explain", d.answerExplain)
-	api.Write(s, "POST /v1/apply", d.answerApply)
-	api.Write(s, "POST /v1/restore", d.answerRestore)
-	api.Write(s, "POST /v1/confirm", d.answerConfirm)
-	api.Write(s, "POST /v1/rollback", d.answerRollback)
-	api.Write(s, "POST /v1/stop", d.answerStop)
-	api.Write(s, "POST /v1/set", d.answerSet)
-	api.Write(s, "POST /v1/clear/bgp", d.answerClearBGP)
-	api.Write(s, "POST /v1/clear/ospf", d.answerClearOSPF)
-	api.Write(s, "POST /v1/clear/neighbors", d.answerClearNeighbors)
-	api.Write(s, "POST /v1/clear/connections", d.answerClearConnections)
-	api.Write(s, "POST /v1/clear/counters", d.answerClearCounters)
-	api.Stream(s, "POST /v1/capture", d.answerCapture)
-	api.ReadStream(s, "POST /v1/log/follow", d.answerLogFollow)
-	api.Write(s, "POST /v1/capture/end", d.answerCaptureEnd)
+	api.Serve(s, api.GetStatus, d.answerStatus)
+	api.Serve(s, api.GetRevisions, d.answerRevisions)
+	api.Serve(s, api.GetRevision, d.answerRevision)
+	api.Serve(s, api.Plan, d.answerPlan)
+	api.Serve(s, api.Apply, d.answerApply)
+	api.Serve(s, api.Restore, d.answerRestore)
+	api.Serve(s, api.Confirm, d.answerConfirm)
+	api.Serve(s, api.Rollback, d.answerRollback)
+	api.Serve(s, api.Stop, d.answerStop)
+	api.Serve(s, Source, d.answerSource)
+	api.Serve(s, Explain, d.answerExplain)
+	api.Serve(s, ListSet, d.answerListSet)
+	api.Serve(s, ChangeSet, d.answerSet)
+	api.Serve(s, ClearBGP, d.answerClearBGP)
+	api.Serve(s, ClearOSPF, d.answerClearOSPF)
+	api.Serve(s, ClearNeighbors, d.answerClearNeighbors)
+	api.Serve(s, ClearConnections, d.answerClearConnections)
+	api.Serve(s, ClearCounters, d.answerClearCounters)
+	api.ServeOn(s, FollowLog, d.answerLogFollow)
+	api.ServeOn(s, Capture, d.answerCapture)
+	api.Serve(s, EndCapture, d.answerCaptureEnd)
+	for _, v := range Views {
+		v.serve(s, d)
+	}
+}
+
+// Document describes all of that for programs, as OpenAPI.
+func Document() ([]byte, error) {
+	s := api.NewServer(slog.New(slog.DiscardHandler))
+	new(Daemon).endpoints(s)
+	return s.Document()
 }
 
 // lasting is for what must end properly even when the one who asked is gone: an
@@ -49,7 +60,7 @@ func (d *Daemon) answerApply(r *http.Request, q api.Commit) (api.Result, error) 
 	return d.engine.Apply(ctx, user, q)
 }
 
-func (d *Daemon) answerRestore(r *http.Request, q api.Restore) (api.Result, error) {
+func (d *Daemon) answerRestore(r *http.Request, q api.RestoreQuestion) (api.Result, error) {
 	ctx, user := lasting(r)
 	return d.engine.Restore(ctx, user, q)
 }
@@ -59,7 +70,7 @@ func (d *Daemon) answerConfirm(r *http.Request, _ api.Empty) (api.Result, error)
 	return d.engine.Confirm(ctx, user)
 }
 
-func (d *Daemon) answerRollback(r *http.Request, q api.Rollback) (api.Result, error) {
+func (d *Daemon) answerRollback(r *http.Request, q api.RollbackQuestion) (api.Result, error) {
 	ctx, user := lasting(r)
 	return d.engine.Rollback(ctx, user, q.Revision)
 }
@@ -68,7 +79,7 @@ func (d *Daemon) answerPlan(r *http.Request, q api.Commit) (api.Result, error) {
 	return d.engine.Plan(r.Context(), q)
 }
 
-func (d *Daemon) answerStop(r *http.Request, q api.Stop) (api.Empty, error) {
+func (d *Daemon) answerStop(r *http.Request, q api.StopQuestion) (api.Empty, error) {
 	ctx, user := lasting(r)
 	if !q.All {
 		d.quit()
@@ -137,16 +148,19 @@ func (d *Daemon) answerRevisions(*http.Request, api.Empty) (api.Revisions, error
 	return api.Revisions{Revisions: all}, nil
 }
 
-func (d *Daemon) answerRevision(r *http.Request, _ api.Empty) (api.Revision, error) {
-	running := d.engine.runningNumber()
-	number := running
-	if which := r.PathValue("number"); which != "running" {
-		n, err := strconv.Atoi(which)
-		if err != nil {
-			return api.Revision{}, &api.Error{Kind: api.Missing, Message: fmt.Sprintf("revision %q: expected a number", which)}
-		}
-		number = n
+func (d *Daemon) answerRevision(_ *http.Request, q api.RevisionQuestion) (api.Revision, error) {
+	if q.Number == "running" {
+		return d.revision(d.engine.runningNumber())
 	}
+	number, err := strconv.Atoi(q.Number)
+	if err != nil {
+		return api.Revision{}, &api.Error{Kind: api.Missing, Message: fmt.Sprintf("revision %q: expected a number", q.Number)}
+	}
+	return d.revision(number)
+}
+
+// revision is a stored configuration.
+func (d *Daemon) revision(number int) (api.Revision, error) {
 	rev, ok := d.engine.store.Get(number)
 	switch {
 	case number == 0:
@@ -154,20 +168,5 @@ func (d *Daemon) answerRevision(r *http.Request, _ api.Empty) (api.Revision, err
 	case !ok:
 		return api.Revision{}, &api.Error{Kind: api.Missing, Message: fmt.Sprintf("no revision %d; see minne revisions", number)}
 	}
-	return api.Revision{Revision: rev, Running: rev.Number == running, Text: rev.Config}, nil
+	return api.Revision{Revision: rev, Running: rev.Number == d.engine.runningNumber(), Text: rev.Config}, nil
 }
-
-func (d *Daemon) answerShow(r *http.Request, _ api.Empty) (any, error) {
-	name := r.PathValue("view")
-	view, ok := views[name]
-	if !ok {
-		view, ok = d.parts.services.view(name)
-	}
-	if !ok {
-		return nil, &api.Error{Kind: api.Missing, Message: fmt.Sprintf("this daemon (version %s) has no view %q", d.version, name)}
-	}
-	return view(r.Context(), d, r.URL.Query())
-}
-
-// view answers what "minne show" asks: a value that is sent as JSON.
-type view func(ctx context.Context, d *Daemon, query url.Values) (any, error)

@@ -6,26 +6,14 @@ import (
 	"cmp"
 	"fmt"
 
+	"minne/internal/daemon/show"
 	"minne/internal/model/packet"
 	"minne/internal/model/policy"
 )
 
-// Firewalled is what the kernel's rules say of a packet that begins a connection, or is judged
-// alone where no state is kept. A translation of its destination is not looked at.
-type Firewalled struct {
-	From   string `json:"from"` // zones; self is the router
-	To     string `json:"to"`
-	Action string `json:"action"`         // permit, deny, reject
-	By     string `json:"by"`             // the rule, or the default
-	Rule   int    `json:"rule,omitempty"` // its number, 0 for none
-	State  bool   `json:"state"`          // whether state is kept: packets of a connection that was permitted pass
-	Limit  bool   `json:"limit,omitempty"`
-	Log    bool   `json:"log,omitempty"`
-}
-
 // ask judges a packet that comes in by one interface and leaves by another, "" for the router. nil
 // when there is no firewall.
-func (g *judging) ask(in, out string, s packet.Summary) *Firewalled {
+func (g *judging) ask(in, out string, s packet.Summary) *show.Firewalled {
 	g.mu.Lock()
 	p := g.policy
 	g.mu.Unlock()
@@ -36,7 +24,7 @@ func (g *judging) ask(in, out string, s packet.Summary) *Firewalled {
 		In: in, Out: out, Source: s.Source, Destination: s.Destination, Protocol: s.Protocol,
 		SourcePort: s.SrcPort, DestPort: s.DstPort, ICMPType: s.ICMPType, HopLimit: s.TTL,
 	}, policy.New)
-	f := &Firewalled{From: zoneName(p, in), To: zoneName(p, out), Action: v.Action.String(), By: "the default", Log: v.Log, State: v.Pair == nil || !v.Pair.Stateless}
+	f := &show.Firewalled{From: zoneName(p, in), To: zoneName(p, out), Action: v.Action.String(), By: "the default", Log: v.Log, State: v.Pair == nil || !v.Pair.Stateless}
 	switch {
 	case v.Rule != nil && v.Rule.ID > len(p.Rules):
 		f.By = "what the router's own services need"

@@ -4,33 +4,49 @@ package router
 
 import (
 	"context"
+	"io"
 	"net/http"
-	"net/url"
 
+	"minne/internal/daemon/show"
 	"minne/internal/model/api"
 	"minne/internal/subsystem/firewall"
 )
 
-func viewFirewall(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
-	o, err := d.firewallCounts(ctx)
-	if err == nil {
-		d.zero.fromFirewall(&o)
-	}
-	return o, err
+// FirewallQuestion asks for the rules.
+type FirewallQuestion struct {
+	All bool `json:"-" flag:"all" doc:"also services of the router that have counted nothing"`
 }
 
-// SetView answers set list.
-type SetView struct {
-	Elements []firewall.SetElement `json:"elements"`
+// Firewall is show firewall.
+var Firewall = View[FirewallQuestion, firewall.Observed]{
+	Text: Text{Path: "firewall", Short: "Show the firewall's rules and what they have counted"},
+	Read: func(ctx context.Context, d *Daemon, _ FirewallQuestion) (firewall.Observed, error) {
+		o, err := d.firewallCounts(ctx)
+		if err == nil {
+			d.zero.fromFirewall(&o)
+		}
+		return o, err
+	},
+	Print: func(w io.Writer, q FirewallQuestion, o firewall.Observed) error { return show.Firewall(w, o, q.All) },
 }
 
-// viewSet answers with the elements of the set that the query names.
-func viewSet(_ context.Context, d *Daemon, query url.Values) (any, error) {
-	list, err := d.parts.firewall.Elements(query.Get("name"))
+// What minne set does.
+var (
+	ListSet   = api.Operation[SetQuestion, show.SetView]{Method: "GET", Path: "/v1/set/{name}", Short: "Show what is in a set"}
+	ChangeSet = api.Operation[firewall.SetChange, firewall.SetChanged]{Method: "POST", Path: "/v1/set", Short: "Put elements into a set, or take them out", Root: true}
+)
+
+// SetQuestion asks for the elements of a set.
+type SetQuestion struct {
+	Name string `json:"name" doc:"'name' of the set"`
+}
+
+func (d *Daemon) answerListSet(_ *http.Request, q SetQuestion) (show.SetView, error) {
+	list, err := d.parts.firewall.Elements(q.Name)
 	if err != nil {
-		return nil, &api.Error{Kind: api.Missing, Message: err.Error()}
+		return show.SetView{}, &api.Error{Kind: api.Missing, Message: err.Error()}
 	}
-	return SetView{list}, nil
+	return show.SetView{Elements: list}, nil
 }
 
 // answerSet changes the live elements of a set. It waits for a commit that is at

@@ -4,34 +4,50 @@ package router
 
 import (
 	"context"
-	"net/url"
 
-	"minne/internal/subsystem/fastpath/match"
+	"minne/internal/daemon/show"
 	"minne/internal/subsystem/flows"
 )
 
-// viewFlows answers with connections. The query is that of flows.Parse.
-func viewFlows(ctx context.Context, d *Daemon, query url.Values) (any, error) {
-	q, err := flows.Parse(query)
-	if err != nil {
-		return nil, err
-	}
-	return d.parts.flows.List(ctx, q)
+// Flows is show flows.
+var Flows = View[flows.Asked, flows.Answer]{
+	Text: Text{Path: "flows", Args: "[FILTER…]", Short: "Show connections, hosts or zones by what they transfer",
+		Long: `Show the connections that go through the router and to it, those of the kernel and those
+that the fast path forwards in one table: packets and bytes are the sums of both. Without
+a filter, the twenty that have transferred most.
+
+The filter is words that must all match:
+src PREFIX, dst PREFIX (who opened the connection, who answers; on either side of a
+translation), host PREFIX (either), port N, proto tcp|udp|icmp|N, zone NAME, state WORD
+(established, time-wait, … of TCP; unreplied, replied, assured of others), fast-path, kernel,
+label LABEL (of the section labels).`},
+	Read: func(ctx context.Context, d *Daemon, asked flows.Asked) (flows.Answer, error) {
+		q, err := asked.Question()
+		if err != nil {
+			return flows.Answer{}, err
+		}
+		return d.parts.flows.List(ctx, q)
+	},
+	Print: only[flows.Asked](show.Flows),
 }
 
-// viewFlowsSummary answers with counts of connections and what the fast path's flow table does.
-func viewFlowsSummary(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
-	return d.parts.flows.Summarize(ctx)
+// FlowsSummary is show flows summary.
+var FlowsSummary = View[Nothing, flows.Summary]{
+	Text: Text{Path: "flows/summary", Short: "Show how many connections there are, of which kinds, and how full the tables are"},
+	Read: func(ctx context.Context, d *Daemon, _ Nothing) (flows.Summary, error) {
+		return d.parts.flows.Summarize(ctx)
+	},
+	Print: only[Nothing](show.FlowsSummary),
 }
 
-// LabelsView answers show labels.
-type LabelsView struct {
-	On              bool `json:"on"` // there are patterns
-	*match.Observed      // nil without
-}
-
-// viewLabels answers with flows by label.
-func viewLabels(_ context.Context, d *Daemon, _ url.Values) (any, error) {
-	o, err := d.parts.fastpath.Recognised()
-	return LabelsView{o != nil, o}, err
+// Labels is show labels.
+var Labels = View[Nothing, show.LabelsView]{
+	Text: Text{Path: "labels", Short: "Show flows, packets and drops by label", Aliases: []string{"match"}, // its name before
+		Long: `Show what the patterns of the section labels have matched: flows by label and by pattern, the traffic of these flows, and
+what was dropped above their rate limit. Counters restart with the daemon and with a change of the patterns.`},
+	Read: func(_ context.Context, d *Daemon, _ Nothing) (show.LabelsView, error) {
+		o, err := d.parts.fastpath.Recognised()
+		return show.LabelsView{On: o != nil, Observed: o}, err
+	},
+	Print: only[Nothing](show.Labels),
 }

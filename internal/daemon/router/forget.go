@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"time"
 
@@ -18,19 +17,21 @@ import (
 	"minne/internal/subsystem/kernel"
 )
 
-// ClearNeighbors asks for the ARP and ND tables to be learned anew.
-type ClearNeighbors struct {
+// What operators clear: tables and counters.
+var (
+	ClearNeighbors   = api.Operation[NeighborsToClear, Forgotten]{Method: "POST", Path: "/v1/clear/neighbors", Short: "Forget the MACs of neighbours", Root: true}
+	ClearConnections = api.Operation[flows.Selection, Forgotten]{Method: "POST", Path: "/v1/clear/connections", Short: "End connections", Root: true}
+	ClearCounters    = api.Operation[CountersToClear, api.Empty]{Method: "POST", Path: "/v1/clear/counters", Short: "Let counters begin at 0", Root: true}
+)
+
+// NeighborsToClear asks for the ARP and ND tables to be learned anew.
+type NeighborsToClear struct {
 	Family string `json:"family,omitempty"` // ipv4, ipv6; "" for both
 	Of     string `json:"of,omitempty"`     // an interface or an address; "" for all
 }
 
-// ClearConnections asks for connections to be ended.
-type ClearConnections struct {
-	Filter url.Values `json:"filter"` // of flows.Parse
-}
-
-// ClearCounters asks for counters to begin at 0.
-type ClearCounters struct {
+// CountersToClear asks for counters to begin at 0.
+type CountersToClear struct {
 	Interface string `json:"interface,omitempty"` // "" for all, and for the reasons and rules
 }
 
@@ -39,7 +40,7 @@ type Forgotten struct {
 	Number int `json:"number"`
 }
 
-func (d *Daemon) answerClearNeighbors(r *http.Request, q ClearNeighbors) (Forgotten, error) {
+func (d *Daemon) answerClearNeighbors(r *http.Request, q NeighborsToClear) (Forgotten, error) {
 	family := map[string]int{"ipv4": unix.AF_INET, "ipv6": unix.AF_INET6}[q.Family]
 	name := q.Of
 	address, err := netip.ParseAddr(q.Of)
@@ -65,20 +66,20 @@ func (d *Daemon) named(r *http.Request, name string) (kernel.Interface, error) {
 	return findInterface(name, all)
 }
 
-func (d *Daemon) answerClearConnections(r *http.Request, q ClearConnections) (Forgotten, error) {
-	question, err := flows.Parse(q.Filter)
+func (d *Daemon) answerClearConnections(r *http.Request, q flows.Selection) (Forgotten, error) {
+	filter, err := q.Filter()
 	if err != nil {
 		return Forgotten{}, err
 	}
-	n, err := d.parts.flows.Clear(r.Context(), question.Filter)
+	n, err := d.parts.flows.Clear(r.Context(), filter)
 	if n > 0 {
 		d.parts.fastpath.ForgetFlows()
 	}
-	d.log.Warn("connections ended by hand", "number", n, "filter", q.Filter.Encode(), "user", api.PeerOf(r.Context()).User)
+	d.log.Warn("connections ended by hand", "number", n, "filter", fmt.Sprintf("%+v", filter), "user", api.PeerOf(r.Context()).User)
 	return Forgotten{n}, err
 }
 
-func (d *Daemon) answerClearCounters(r *http.Request, q ClearCounters) (api.Empty, error) {
+func (d *Daemon) answerClearCounters(r *http.Request, q CountersToClear) (api.Empty, error) {
 	ctx := r.Context()
 	c, err := d.parts.counters(ctx)
 	if err != nil {

@@ -4,27 +4,24 @@ package router
 
 import (
 	"context"
-	"net/url"
 
-	"minne/internal/subsystem/firewall"
-	"minne/internal/subsystem/flows"
+	"minne/internal/daemon/show"
 )
 
-// NATView answers show nat.
-type NATView struct {
-	On      bool                    `json:"on"` // there is a policy
-	Problem string                  `json:"problem,omitempty"`
-	Rules   []firewall.ObservedRule `json:"rules"` // counts are of connections that began
-	Now     flows.Translations      `json:"now"`
-}
-
-// viewNAT answers with the rules that translate and the connections that are translated.
-func viewNAT(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
-	o, err := d.firewallCounts(ctx)
-	if err != nil {
-		return nil, err
-	}
-	d.zero.fromFirewall(&o)
-	now, err := d.parts.flows.Translations(ctx)
-	return NATView{On: o.On, Problem: o.Problem, Rules: o.NAT, Now: now}, err
+// NAT is show nat: the rules that translate and the connections that are translated.
+var NAT = View[Nothing, show.NATView]{
+	Text: Text{Path: "nat", Short: "Show what translates addresses, and the connections that are translated",
+		Long: `Show the rules that translate addresses with what they have counted, then the connections
+that are translated now: the addresses that others see with the hosts behind each, and
+what is called with where it leads. The connections themselves: minne show flows.`},
+	Read: func(ctx context.Context, d *Daemon, _ Nothing) (show.NATView, error) {
+		o, err := d.firewallCounts(ctx)
+		if err != nil {
+			return show.NATView{}, err
+		}
+		d.zero.fromFirewall(&o)
+		now, err := d.parts.flows.Translations(ctx)
+		return show.NATView{On: o.On, Problem: o.Problem, Rules: o.NAT, Now: now}, err
+	},
+	Print: only[Nothing](show.NAT),
 }

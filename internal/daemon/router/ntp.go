@@ -4,25 +4,26 @@ package router
 
 import (
 	"context"
-	"net/url"
 
+	"minne/internal/daemon/show"
 	"minne/internal/subsystem/services/ntp"
 )
 
-// NTPView answers show ntp.
-type NTPView struct {
-	On            bool `json:"on"`      // services.ntp is in the configuration
-	Running       bool `json:"running"` // chronyd is
-	OwnClock      bool `json:"own_clock"`
-	*ntp.Observed      // nil when it does not run
+// NTP is show ntp: what chronyd says of the time.
+var NTP = View[Nothing, show.NTPView]{
+	Text: Text{Path: "ntp", Short: "Show whether the clock is right: NTP servers and their offsets",
+		Long: `Show whether the clock follows a server, and all servers with how often they answered.
+States are those of chronyd: selected (the clock follows it), combined with that one,
+unusable (no answer yet, or none for long), false ticker (differs from the others).`},
+	Read:  readNTP,
+	Print: only[Nothing](show.NTP),
 }
 
-// viewNTP answers with what chronyd says of the time.
-func viewNTP(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
+func readNTP(ctx context.Context, d *Daemon, _ Nothing) (show.NTPView, error) {
 	s := d.parts.services
 	daemon := find[*ntp.Daemon](s)
 	state := daemon.State()
-	v := NTPView{On: state.Object != "", Running: state.Running, OwnClock: s.host.Own}
+	v := show.NTPView{On: state.Object != "", Running: state.Running, OwnClock: s.host.Own}
 	if !v.Running {
 		return v, nil
 	}

@@ -17,7 +17,7 @@ import (
 // secrets, lists that the firewall names, keys of the login), and they go with it, too,
 // when it is not confirmed or can't be put in place. Once it is confirmed, the history
 // that the backup holds joins this router's.
-func (e *Engine) Restore(ctx context.Context, user string, q api.Restore) (api.Result, error) {
+func (e *Engine) Restore(ctx context.Context, user string, q api.RestoreQuestion) (api.Result, error) {
 	if err := checkConfirm(q.Confirm); err != nil {
 		return api.Result{}, err
 	}

@@ -4,17 +4,22 @@ package router
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
+	"net/http"
 	"net/netip"
-	"net/url"
+	"slices"
 	"strings"
 
 	"minne/internal/base/health"
 	"minne/internal/base/plan"
 	"minne/internal/base/task"
+	"minne/internal/daemon/show"
+	"minne/internal/model/api"
 	"minne/internal/subsystem/kernel"
 	"minne/internal/subsystem/services"
 	"minne/internal/subsystem/services/dhcpclient"
@@ -189,37 +194,69 @@ func (s *running) trim() {
 	}
 }
 
-// view returns the view of a service by its path below /v1/show/.
-func (s *running) view(path string) (view, bool) {
-	for _, r := range s.all {
-		for _, v := range r.Views {
-			if v.Endpoint() == path {
-				return func(ctx context.Context, _ *Daemon, _ url.Values) (any, error) { return v.Read(ctx, r) }, true
-			}
-		}
+// serviceView is a view that a service brings.
+type serviceView struct{ service.View }
+
+// ServiceViews are the views that services bring.
+func ServiceViews() (list []AnyView) {
+	for _, v := range services.Views() {
+		list = append(list, serviceView{v})
 	}
-	return nil, false
+	return list
 }
 
-// ServicesView answers show services.
-type ServicesView struct {
-	Programs []program.State       `json:"programs"`         // those that the configuration asks for
-	Leased   []dhcpclient.Observed `json:"leased,omitempty"` // by this router
+func (v serviceView) operation() api.Operation[Nothing, json.RawMessage] {
+	return api.Operation[Nothing, json.RawMessage]{Method: http.MethodGet, Path: "/v1/show/" + v.Endpoint(), Short: v.Short, Answers: v.Answer}
 }
 
-func viewServices(_ context.Context, d *Daemon, _ url.Values) (any, error) {
-	s := d.parts.services
-	return ServicesView{Programs: append([]program.State{}, s.states()...), Leased: find[*dhcpclient.Client](s).Observe()}, nil
+func (v serviceView) About() Text      { return Text{Path: v.Endpoint(), Short: v.Short, Long: v.Long} }
+func (v serviceView) NewQuestion() any { return new(Nothing) }
+
+func (v serviceView) AskAny(ctx context.Context, c *api.Client, _ any) (any, error) {
+	return v.operation().Ask(ctx, c, Nothing{})
 }
 
-// DHCPView answers show dhcp.
-type DHCPView struct {
-	Client []dhcpclient.Observed `json:"client,omitempty"` // what this router leased
-	Given  []dnsmasq.Lease       `json:"given,omitempty"`  // what it gave to others
+func (v serviceView) PrintAny(w io.Writer, _, answer any) error {
+	t, err := v.Table(answer.(json.RawMessage))
+	if err != nil {
+		return err
+	}
+	return show.ServiceTable(w, t)
 }
 
-func viewDHCP(_ context.Context, d *Daemon, _ url.Values) (any, error) {
-	s := d.parts.services
-	given, err := find[*dnsmasq.Daemon](s).Leases()
-	return DHCPView{Client: find[*dhcpclient.Client](s).Observe(), Given: given}, err
+func (v serviceView) serve(s *api.Server, d *Daemon) {
+	api.Serve(s, v.operation(), func(r *http.Request, _ Nothing) (json.RawMessage, error) {
+		for _, one := range d.parts.services.all {
+			if !slices.ContainsFunc(one.Views, func(its service.View) bool { return its.Path == v.Path }) {
+				continue
+			}
+			answer, err := v.Read(r.Context(), one)
+			if err != nil {
+				return nil, err
+			}
+			return json.Marshal(answer)
+		}
+		return nil, fmt.Errorf("no service runs that has %s", v.Path)
+	})
+}
+
+// Services is show services.
+var Services = View[Nothing, show.ServicesView]{
+	Text: Text{Path: "services", Short: "Show " + services.Titles() + ": what runs and for whom", Aliases: []string{"service"}},
+	Read: func(_ context.Context, d *Daemon, _ Nothing) (show.ServicesView, error) {
+		s := d.parts.services
+		return show.ServicesView{Programs: append([]program.State{}, s.states()...), Leased: find[*dhcpclient.Client](s).Observe()}, nil
+	},
+	Print: only[Nothing](show.Services),
+}
+
+// DHCP is show dhcp.
+var DHCP = View[Nothing, show.DHCPView]{
+	Text: Text{Path: "dhcp", Short: "Show addresses by DHCP: those that the router was leased, and those it gave"},
+	Read: func(_ context.Context, d *Daemon, _ Nothing) (show.DHCPView, error) {
+		s := d.parts.services
+		given, err := find[*dnsmasq.Daemon](s).Leases()
+		return show.DHCPView{Client: find[*dhcpclient.Client](s).Observe(), Given: given}, err
+	},
+	Print: only[Nothing](show.DHCP),
 }

@@ -5,69 +5,22 @@ package router
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/netip"
-	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/daemon/show"
+	"minne/internal/model/config"
 	"minne/internal/subsystem/fastpath"
 	"minne/internal/subsystem/kernel"
-	"minne/internal/subsystem/routing"
 )
 
-// The views behind "minne show". Their answers are the subsystems' own types,
-// where there is no need for others.
-
-// RouteView answers show ip route and show ipv6 route.
-type RouteView struct {
-	Routes     []kernel.RouteEntry `json:"routes"`               // of the kernel, which decides
-	Total      int                 `json:"total"`                // before the limit of the question
-	Candidates []routing.Route     `json:"candidates,omitempty"` // what routing protocols offer for the prefix asked for
-}
-
-// InterfacesView answers show interfaces.
-type InterfacesView struct {
-	Interfaces []kernel.Interface `json:"interfaces"`
-}
-
-// NeighborsView answers show neighbors, show arp and show ipv6 neighbors.
-type NeighborsView struct {
-	Neighbors []kernel.Neighbour `json:"neighbors"`
-}
-
-// DropsView answers show drops: every reason.
-type DropsView struct {
-	Since time.Time  `json:"counters_since,omitzero"` // when they were cleared; absent: never by this daemon
-	Drops []DropView `json:"drops"`
-}
-
-// DropView is one reason of show drops with its rate.
-type DropView struct {
-	fastpath.ObservedReason
-	PerSecond float64 `json:"per_second"` // over the last second
-}
-
-// RatesView answers show rates.
-type RatesView struct {
-	Rates []RateView `json:"rates"`
-}
-
-// RateView is the traffic of one interface over several windows, the latest second first.
-type RateView struct {
-	Name    string       `json:"name"`
-	Windows []RateWindow `json:"windows"`
-}
-
-// RateWindow is an average over the last Seconds seconds.
-type RateWindow struct {
-	Seconds   int     `json:"seconds"`
-	RxPackets float64 `json:"rx_packets_per_second"`
-	TxPackets float64 `json:"tx_packets_per_second"`
-	RxBits    float64 `json:"rx_bits_per_second"`
-	TxBits    float64 `json:"tx_bits_per_second"`
-}
+// The views of interfaces, routes and neighbours, and of what becomes of packets. Their answers are the
+// subsystems' own types, where there is no need for others.
 
 // rateWindows are what ifstat2 showed, in seconds.
 var rateWindows = []int{1, 5, 60}
@@ -113,68 +66,165 @@ func (p parts) interfaces(ctx context.Context) ([]kernel.Interface, error) {
 	return all, nil
 }
 
-func viewInterfaces(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
+// Interfaces is show interfaces.
+var Interfaces = View[Nothing, show.InterfacesView]{
+	Text: Text{Path: "interfaces", Args: "[NAME]", Short: "Show links, addresses and counters",
+		Long: `Show links, addresses and counters. With the name of an interface, all about that one:
+its device and what that does for the kernel, each kind of error, and what the fast
+path does with it.`, Aliases: []string{"interface"}},
+	Read:  readInterfaces,
+	Print: only[Nothing](show.Interfaces),
+}
+
+func readInterfaces(ctx context.Context, d *Daemon, _ Nothing) (show.InterfacesView, error) {
 	all, err := d.parts.interfaces(ctx)
 	for i := range all {
 		d.zero.fromInterface(&all[i])
 	}
-	return InterfacesView{all}, err
+	return show.InterfacesView{Interfaces: all}, err
 }
 
-func viewFastPath(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
+// FastPath is show fast-path.
+var FastPath = View[Nothing, fastpath.Observed]{
+	Text: Text{Path: "fast-path", Short: "Show which ports bypass the kernel, and the tables they use",
+		Long: `Show which ports bypass the kernel, why others do not, and the tables they use.
+
+With --drivers: what this machine's ports can do for XDP by the kernel's own word, and which drivers of Linux run XDP
+programs themselves. That needs no daemon; ports are those of the network namespace that the command runs in.`},
+	Read:  readFastPath,
+	Print: only[Nothing](show.FastPath),
+}
+
+func readFastPath(ctx context.Context, d *Daemon, _ Nothing) (fastpath.Observed, error) {
 	o, err := d.parts.fastpath.Observe(ctx)
 	d.zero.fromFastPath(&o)
 	return o, err
 }
 
-// viewNeighbors answers with the ARP and ND tables, or with that of the family that the query names.
-func viewNeighbors(ctx context.Context, d *Daemon, query url.Values) (any, error) {
-	all, err := d.parts.kernel.Neighbours(ctx)
-	if family := query.Get("family"); family != "" {
-		all = slices.DeleteFunc(all, func(n kernel.Neighbour) bool { return n.Address.Is6() != (family == "ipv6") })
+// Neighbors shows the ARP and ND tables, or with a family that of one.
+func Neighbors(path, family string, aliases ...string) View[Nothing, show.NeighborsView] {
+	short := map[string]string{"": "Show the ARP and ND tables", "ipv4": "Show the ARP table: IPv4 neighbours and their MACs",
+		"ipv6": "Show the ND table: IPv6 neighbours and their MACs"}[family]
+	if strings.HasSuffix(path, "neighbors") {
+		aliases = append([]string{"neighbours"}, aliases...)
 	}
-	return NeighborsView{all}, err
+	return View[Nothing, show.NeighborsView]{
+		Text: Text{Path: path, Short: short, Aliases: aliases},
+		Read: func(ctx context.Context, d *Daemon, _ Nothing) (show.NeighborsView, error) {
+			all, err := d.parts.kernel.Neighbours(ctx)
+			if family != "" {
+				all = slices.DeleteFunc(all, func(n kernel.Neighbour) bool { return n.Address.Is6() != (family == "ipv6") })
+			}
+			return show.NeighborsView{Neighbors: all}, err
+		},
+		Print: only[Nothing](show.Neighbors),
+	}
 }
 
-// viewRoutes answers with the kernel's routes. The query: family ipv4 or ipv6,
-// prefix (an address takes its longest match), longer, protocol, limit.
-func viewRoutes(ctx context.Context, d *Daemon, query url.Values) (any, error) {
-	family, bits := uint8(unix.AF_INET), 32
-	if query.Get("family") == "ipv6" {
-		family, bits = unix.AF_INET6, 128
+// RouteQuestion asks for routes of the kernel.
+type RouteQuestion struct {
+	Prefix   string `json:"prefix" doc:"'prefix'; an address stands for the route that packets to it take"`
+	Longer   bool   `json:"longer" doc:"also the routes to parts of the prefix"`
+	Protocol string `json:"protocol" doc:"'name' of who has installed the routes: bgp, ospf, static or connected"`
+	Limit    int    `json:"limit" flag:"limit" default:"1000" doc:"'number' of routes at most; 0 for all"`
+}
+
+// routeSources are the words for who has installed a route.
+var routeSources = []string{"bgp", "ospf", "static", "connected"}
+
+// Words reads the words behind show ip route.
+func (q *RouteQuestion) Words(words []string) error {
+	switch {
+	case len(words) == 0:
+		return nil
+	case len(words) > 2:
+		return fmt.Errorf("%q: nothing stands behind longer-prefixes", words[2])
+	case slices.Contains(routeSources, words[0]):
+		q.Protocol = words[0]
+		if len(words) == 2 {
+			return fmt.Errorf("%q: longer-prefixes stands behind a prefix", words[1])
+		}
+		return nil
+	case !isDestination(words[0]):
+		if right := config.WithoutZeros(words[0]); right != "" {
+			return leadingZero(words[0], right)
+		}
+		return fmt.Errorf("%q: expected a prefix as 192.0.2.0/24, an address, bgp, ospf, static or connected", words[0])
+	}
+	q.Prefix = words[0]
+	if len(words) == 2 {
+		if words[1] != "longer-prefixes" {
+			return fmt.Errorf("%q: expected longer-prefixes or nothing", words[1])
+		}
+		q.Longer = true
+	}
+	return nil
+}
+
+// Routes shows the kernel's routes of a family.
+func Routes(word, family string) View[RouteQuestion, show.RouteView] {
+	return View[RouteQuestion, show.RouteView]{
+		Text: Text{Path: word + "/route", Args: "[PREFIX | ADDRESS | bgp | ospf | static | connected] [longer-prefixes]", Short: "Show routes",
+			Offers: append(slices.Clone(routeSources), "longer-prefixes"),
+			Long: `Show the routes that the kernel uses, with all that routing protocols offer when a
+prefix is named. An address shows the route that packets to it take; a protocol shows the routes that come from it.`},
+		Read: func(ctx context.Context, d *Daemon, q RouteQuestion) (show.RouteView, error) {
+			return readRoutes(ctx, d, family, q)
+		},
+		Print: only[RouteQuestion](show.Routes),
+	}
+}
+
+func readRoutes(ctx context.Context, d *Daemon, family string, q RouteQuestion) (v show.RouteView, err error) {
+	number, bits := uint8(unix.AF_INET), 32
+	if family == "ipv6" {
+		number, bits = unix.AF_INET6, 128
 	}
 	var prefix netip.Prefix
-	if text := query.Get("prefix"); text != "" {
-		var err error
-		if prefix, err = parseDestination(text); err != nil {
-			return nil, err
+	if q.Prefix != "" {
+		if prefix, err = parseDestination(q.Prefix); err != nil {
+			return v, err
 		}
 		if prefix.Addr().BitLen() != bits {
-			return nil, fmt.Errorf("%s is of the other address family", text)
+			return v, fmt.Errorf("%s is of the other address family", q.Prefix)
 		}
 	}
-	routes, err := d.parts.kernel.Routes(ctx, family, prefix, query.Get("longer") != "")
+	routes, err := d.parts.kernel.Routes(ctx, number, prefix, q.Longer)
 	if err != nil {
-		return nil, err
+		return v, err
 	}
-	if protocol := query.Get("protocol"); protocol != "" {
-		routes = slices.DeleteFunc(routes, func(r kernel.RouteEntry) bool { return r.Protocol != protocol })
+	if q.Protocol != "" {
+		routes = slices.DeleteFunc(routes, func(r kernel.RouteEntry) bool { return r.Protocol != q.Protocol })
 	}
-	v := RouteView{Routes: routes, Total: len(routes)}
-	if limit := limitOf(query); limit > 0 && limit < len(routes) {
-		v.Routes = routes[:limit]
-	}
+	v = show.RouteView{Routes: limited(routes, q.Limit), Total: len(routes)}
 	if err := d.parts.rank(ctx, bits == 128, routes, v.Routes); err != nil {
-		return nil, err
+		return v, err
 	}
 	// Candidates need a routing daemon. Without one the kernel's routes are all there is.
 	if prefix.IsValid() && len(v.Routes) > 0 {
 		v.Candidates, err = d.parts.routing.Route(ctx, v.Routes[0].Prefix, false)
-		if err != nil {
-			return nil, err
-		}
 	}
-	return v, nil
+	return v, err
+}
+
+// limited are the first of a list, all for 0.
+func limited[T any](all []T, limit int) []T {
+	if limit > 0 && limit < len(all) {
+		return all[:limit]
+	}
+	return all
+}
+
+// leadingZero refuses a prefix or an address with one.
+func leadingZero(word, right string) error {
+	return fmt.Errorf("%q has a number with a leading zero, which some programs read as octal: did you mean %s?", word, right)
+}
+
+// isDestination says whether a word is a prefix or an address.
+func isDestination(word string) bool {
+	_, err := netip.ParsePrefix(word)
+	_, errAddr := netip.ParseAddr(word)
+	return err == nil || errAddr == nil
 }
 
 // parseDestination takes a prefix, or an address as its full-length prefix.
@@ -189,11 +239,27 @@ func parseDestination(text string) (netip.Prefix, error) {
 	return netip.PrefixFrom(address, address.BitLen()), nil
 }
 
-// viewDrops answers with every reason, or with that which the query names.
-func viewDrops(ctx context.Context, d *Daemon, query url.Values) (any, error) {
+// DropsQuestion asks why packets did not take the fast path.
+type DropsQuestion struct {
+	Reason string `json:"reason" names:"reason" doc:"'name' of the only reason to show"`
+	All    bool   `json:"-" flag:"all" doc:"also reasons that have not happened"`
+}
+
+// Drops is show drops.
+var Drops = View[DropsQuestion, show.DropsView]{
+	Text: Text{Path: "drops", Args: "[REASON]", Short: "Show why packets were dropped or left to the kernel",
+		Long: `Show why packets were dropped by the fast path, and why others were left to the kernel,
+with counts, the rate over the last second and what to look at. With a reason, that one alone.`},
+	Read: readDrops,
+	Print: func(w io.Writer, q DropsQuestion, v show.DropsView) error {
+		return show.Drops(w, v, q.All || q.Reason != "")
+	},
+}
+
+func readDrops(ctx context.Context, d *Daemon, q DropsQuestion) (v show.DropsView, err error) {
 	samples, err := d.sampler.history(ctx)
 	if err != nil {
-		return nil, err
+		return v, err
 	}
 	last := samples[len(samples)-1]
 	earlier := map[string]uint64{}
@@ -204,39 +270,48 @@ func viewDrops(ctx context.Context, d *Daemon, query url.Values) (any, error) {
 			earlier[r.Reason] = r.Count
 		}
 	}
-	all := make([]DropView, 0, len(last.value.reasons))
+	all := make([]show.DropView, 0, len(last.value.reasons))
 	for _, r := range last.value.reasons {
-		v := DropView{ObservedReason: r}
+		v := show.DropView{ObservedReason: r}
 		if seconds > 0 {
 			v.PerSecond = rate(earlier[r.Reason], r.Count, seconds)
 		}
 		all = append(all, v)
 	}
 	since := d.zero.fromDrops(all)
-	if reason := query.Get("reason"); reason != "" {
+	if q.Reason != "" {
 		names := make([]string, len(all))
 		for i, v := range all {
 			names[i] = v.Reason
 		}
-		at := slices.Index(names, reason)
+		at := slices.Index(names, q.Reason)
 		if at < 0 {
-			return nil, noSuch(reason, "no reason has the name", names)
+			return v, noSuch(q.Reason, "no reason has the name", names)
 		}
 		all = all[at : at+1]
 	}
-	return DropsView{Since: since, Drops: all}, nil
+	return show.DropsView{Since: since, Drops: all}, nil
 }
 
-// viewRates answers with each interface's traffic over the windows that the history covers.
-func viewRates(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
+// Rates is show rates.
+var Rates = View[Nothing, show.RatesView]{
+	Text: Text{Path: "rates", Short: "Show interface rates over 1, 5 and 60 seconds",
+		Long: `Show interface rates over 1, 5 and 60 seconds. The router counts only while somebody
+asks: the longer windows appear when it has been asked for as long.`},
+	Read:  readRates,
+	Print: only[Nothing](show.Rates),
+}
+
+// readRates answers with each interface's traffic over the windows that the history covers.
+func readRates(ctx context.Context, d *Daemon, _ Nothing) (v show.RatesView, err error) {
 	samples, err := d.sampler.history(ctx)
 	if err != nil {
-		return nil, err
+		return v, err
 	}
 	last := samples[len(samples)-1]
-	all := make([]RateView, 0, len(last.value.interfaces))
+	all := make([]show.RateView, 0, len(last.value.interfaces))
 	for _, i := range last.value.interfaces {
-		v := RateView{Name: i.Name}
+		v := show.RateView{Name: i.Name}
 		for _, window := range rateWindows {
 			first, ok := before(samples, time.Duration(window)*time.Second)
 			if !ok {
@@ -249,15 +324,15 @@ func viewRates(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
 		}
 		all = append(all, v)
 	}
-	return RatesView{all}, nil
+	return show.RatesView{Rates: all}, nil
 }
 
 // rateBetween is the average traffic of an interface between two samples; not ok when it is new.
-func rateBetween(first, last sample[counters], now kernel.Interface) (w RateWindow, ok bool) {
+func rateBetween(first, last sample[counters], now kernel.Interface) (w show.RateWindow, ok bool) {
 	seconds := last.at.Sub(first.at).Seconds()
 	for _, then := range first.value.interfaces {
 		if then.Index == now.Index {
-			return RateWindow{
+			return show.RateWindow{
 				RxPackets: rate(then.RX.Packets, now.RX.Packets, seconds),
 				TxPackets: rate(then.TX.Packets, now.TX.Packets, seconds),
 				RxBits:    8 * rate(then.RX.Bytes, now.RX.Bytes, seconds),

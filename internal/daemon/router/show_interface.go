@@ -5,47 +5,45 @@ package router
 import (
 	"context"
 	"fmt"
-	"net/url"
+	"net/http"
 	"slices"
 	"strings"
-	"time"
 
+	"minne/internal/daemon/show"
 	"minne/internal/model/api"
 	"minne/internal/model/config"
-	"minne/internal/subsystem/fastpath"
 	"minne/internal/subsystem/kernel"
 )
 
-// InterfaceView answers show interfaces NAME.
-type InterfaceView struct {
-	kernel.Interface
-	kernel.Details
-	Zone      string                    `json:"zone,omitempty"`
-	Since     time.Time                 `json:"counters_since,omitzero"` // when they were cleared
-	FastPath  *fastpath.ObservedPort    `json:"fast_path,omitempty"`     // nil where the fast path is not for it
-	Forwarded *fastpath.ObservedTraffic `json:"fast_path_traffic,omitempty"`
+// InterfaceQuestion asks for one interface, by its name or a former one.
+type InterfaceQuestion struct {
+	Name string `json:"name" names:"interface" doc:"'name' of the interface"`
 }
 
-// viewInterface answers with all about the interface that the query names, by its name or a former one.
-func viewInterface(ctx context.Context, d *Daemon, query url.Values) (any, error) {
-	name := query.Get("name")
+// Interface is show interfaces NAME.
+var Interface = View[InterfaceQuestion, show.InterfaceView]{
+	Text:  Text{Path: "interfaces/{name}", Short: "Show all about one interface"},
+	Read:  readInterface,
+	Print: only[InterfaceQuestion](show.Interface),
+}
+
+func readInterface(ctx context.Context, d *Daemon, q InterfaceQuestion) (v show.InterfaceView, err error) {
 	all, err := d.parts.interfaces(ctx)
 	if err != nil {
-		return nil, err
+		return v, err
 	}
-	v := InterfaceView{}
-	if v.Interface, err = findInterface(name, all); err != nil {
-		return nil, err
+	if v.Interface, err = findInterface(q.Name, all); err != nil {
+		return v, err
 	}
 	v.Since = d.zero.fromInterface(&v.Interface)
 	if v.Details, err = d.parts.kernel.Details(ctx, v.Name); err != nil {
-		return nil, err
+		return v, err
 	}
 	d.zero.fromDetails(v.Index, &v.Details)
 	v.Zone = d.parts.firewall.Zones()[v.Name]
 	o, err := d.parts.fastpath.Observe(ctx)
 	if err != nil {
-		return nil, err
+		return v, err
 	}
 	d.zero.fromFastPath(&o)
 	for _, p := range o.Ports {
@@ -87,11 +85,18 @@ func noSuch(name, problem string, names []string) error {
 	return &api.Error{Kind: api.Missing, Message: fmt.Sprintf("%s %q%s There are %s", problem, name, hint, strings.Join(slices.Compact(names), ", "))}
 }
 
-// viewSource answers with the addresses of the interface or zone that the query names.
-func viewSource(ctx context.Context, d *Daemon, query url.Values) (any, error) {
-	all, err := d.parts.interfaces(ctx)
+// SourceQuestion asks which addresses packets from an interface or a zone have.
+type SourceQuestion struct {
+	From string `json:"from" doc:"'name' of an interface or a zone"`
+}
+
+// Source is where ping and its like take their addresses from.
+var Source = api.Operation[SourceQuestion, SourceView]{Method: "GET", Path: "/v1/source", Short: "Find the addresses of an interface or a zone"}
+
+func (d *Daemon) answerSource(r *http.Request, q SourceQuestion) (SourceView, error) {
+	all, err := d.parts.interfaces(r.Context())
 	if err != nil {
-		return nil, err
+		return SourceView{}, err
 	}
-	return sourceOf(query.Get("from"), all, d.parts.firewall.Zones())
+	return sourceOf(q.From, all, d.parts.firewall.Zones())
 }

@@ -5,109 +5,157 @@ package router
 import (
 	"context"
 	"fmt"
-	"net/url"
-	"strconv"
+	"slices"
 
+	"minne/internal/daemon/show"
+	"minne/internal/model/config"
 	"minne/internal/subsystem/routing"
 )
 
 // The views of routing protocols. Their answers are routing's own types, lists with their names around them.
 
-// OSPFView answers show ospf neighbor and show ospf6 neighbor.
-type OSPFView struct {
-	Neighbors []routing.OSPFNeighbor `json:"neighbors"`
+// BGPSummary is show bgp summary.
+var BGPSummary = View[Nothing, routing.BGPSummary]{
+	Text: Text{Path: "bgp/summary", Short: "Show BGP sessions and what they carry", Begins: true},
+	Read: func(ctx context.Context, d *Daemon, _ Nothing) (routing.BGPSummary, error) {
+		return d.parts.routing.BGPSummary(ctx)
+	},
+	Print: only[Nothing](show.BGPSummary),
 }
 
-// BGPNeighborsView answers show bgp neighbors.
-type BGPNeighborsView struct {
-	Peers []routing.BGPNeighbor `json:"peers"`
+// PeerQuestion asks for BGP sessions.
+type PeerQuestion struct {
+	Peer string `json:"peer" names:"peer" doc:"'name' or address of the only peer to show"`
 }
 
-// OSPFInterfacesView answers show ospf interface and show ospf6 interface.
-type OSPFInterfacesView struct {
-	Interfaces []routing.OSPFInterface `json:"interfaces"`
+// BGPNeighbors is show bgp neighbors.
+var BGPNeighbors = View[PeerQuestion, show.BGPNeighborsView]{
+	Text: Text{Path: "bgp/neighbors", Args: "[NAME [received | advertised]]", Short: "Show BGP sessions in detail, and the routes of a peer",
+		Long: fmt.Sprintf(`Show the BGP sessions in detail, or that with a peer, named as in the configuration or by its address.
+
+With received: the routes that the peer has told and the import policy took; what it refused is not kept. With
+advertised: the routes that the peer was told. A peer with more than %d routes of a family is refused: bgpd would stand
+still meanwhile.`, routing.MaxPeerRoutes),
+		Aliases: []string{"neighbor", "neighbours"}},
+	Read:  readBGPNeighbors,
+	Print: only[PeerQuestion](show.BGPNeighbors),
 }
 
-// OSPFDatabaseView answers show ospf database and show ospf6 database.
-type OSPFDatabaseView struct {
-	Entries []routing.OSPFLSA `json:"entries"`
-	Total   int               `json:"total"` // before the limit of the question
-}
-
-func viewBGP(ctx context.Context, d *Daemon, _ url.Values) (any, error) {
-	return d.parts.routing.BGPSummary(ctx)
-}
-
-// viewBGPNeighbors answers with the sessions, or with that of the peer that the query names.
-func viewBGPNeighbors(ctx context.Context, d *Daemon, query url.Values) (any, error) {
-	all, err := d.parts.routing.BGPNeighbors(ctx)
-	peer := query.Get("peer")
-	if err != nil || peer == "" {
-		return BGPNeighborsView{all}, err
+func readBGPNeighbors(ctx context.Context, d *Daemon, q PeerQuestion) (v show.BGPNeighborsView, err error) {
+	v.Peers, err = d.parts.routing.BGPNeighbors(ctx)
+	if err != nil || q.Peer == "" {
+		return v, err
 	}
-	address, err := d.parts.routing.BGPPeer(ctx, peer)
-	for _, n := range all {
-		if n.Address == address {
-			return BGPNeighborsView{[]routing.BGPNeighbor{n}}, nil
-		}
-	}
-	return BGPNeighborsView{[]routing.BGPNeighbor{}}, err
-}
-
-// viewBGPRoutes answers with the routes of a peer. The query: peer, direction, limit.
-func viewBGPRoutes(ctx context.Context, d *Daemon, query url.Values) (any, error) {
-	direction := query.Get("direction")
-	if direction != routing.Received && direction != routing.Advertised {
-		return nil, fmt.Errorf("direction %q: expected %s or %s", direction, routing.Received, routing.Advertised)
-	}
-	return d.parts.routing.BGPPeerRoutes(ctx, query.Get("peer"), direction, limitOf(query))
-}
-
-// viewBGPPaths answers with all paths to the prefix, or the address, that the query names.
-func viewBGPPaths(ctx context.Context, d *Daemon, query url.Values) (any, error) {
-	prefix, err := parseDestination(query.Get("prefix"))
-	if err != nil {
-		return nil, err
-	}
-	return d.parts.routing.BGPPaths(ctx, prefix)
-}
-
-func viewOSPF(ctx context.Context, d *Daemon, query url.Values) (any, error) {
-	all, err := d.parts.routing.OSPFNeighbors(ctx)
-	return OSPFView{ofVersion(all, query, func(n routing.OSPFNeighbor) int { return n.Version })}, err
-}
-
-func viewOSPFInterfaces(ctx context.Context, d *Daemon, query url.Values) (any, error) {
-	all, err := d.parts.routing.OSPFInterfaces(ctx)
-	return OSPFInterfacesView{ofVersion(all, query, func(i routing.OSPFInterface) int { return i.Version })}, err
-}
-
-func viewOSPFDatabase(ctx context.Context, d *Daemon, query url.Values) (any, error) {
-	all, err := d.parts.routing.OSPFDatabase(ctx)
-	v := OSPFDatabaseView{Entries: ofVersion(all, query, func(l routing.OSPFLSA) int { return l.Version })}
-	v.Total = len(v.Entries)
-	if limit := limitOf(query); limit > 0 && limit < v.Total {
-		v.Entries = v.Entries[:limit]
-	}
+	address, err := d.parts.routing.BGPPeer(ctx, q.Peer)
+	v.Peers = slices.DeleteFunc(v.Peers, func(n routing.BGPNeighbor) bool { return n.Address != address })
 	return v, err
 }
 
-// ofVersion keeps what is of the OSPF version that the query names, all without one.
-func ofVersion[T any](all []T, query url.Values, version func(T) int) []T {
+// PeerRoutesQuestion asks for the routes of a BGP peer.
+type PeerRoutesQuestion struct {
+	Peer      string `json:"peer" names:"peer" doc:"'name' or address of the peer"`
+	Direction string `json:"direction" values:"received,advertised" doc:"routes that the peer has told, or was told"`
+	Limit     int    `json:"limit" flag:"limit" default:"1000" doc:"'number' of routes at most; 0 for all"`
+}
+
+// BGPRoutes is show bgp neighbors NAME received.
+var BGPRoutes = View[PeerRoutesQuestion, routing.BGPRoutes]{
+	Text: Text{Path: "bgp/neighbors/{peer}/{direction}", Short: "Show the routes of a BGP peer"},
+	Read: func(ctx context.Context, d *Daemon, q PeerRoutesQuestion) (routing.BGPRoutes, error) {
+		return d.parts.routing.BGPPeerRoutes(ctx, q.Peer, q.Direction, q.Limit)
+	},
+	Print: only[PeerRoutesQuestion](show.BGPRoutes),
+}
+
+// PathsQuestion asks for all paths to a prefix.
+type PathsQuestion struct {
+	Prefix string `json:"prefix" doc:"'prefix', or an address in it"`
+}
+
+// Words reads the words behind show bgp.
+func (q *PathsQuestion) Words(words []string) error {
+	q.Prefix = words[0]
+	if isDestination(q.Prefix) {
+		return nil
+	}
+	if right := config.WithoutZeros(q.Prefix); right != "" {
+		return leadingZero(q.Prefix, right)
+	}
+	return ErrNoWord
+}
+
+// BGPPaths is show bgp PREFIX.
+var BGPPaths = View[PathsQuestion, routing.BGPPaths]{
+	Text: Text{Path: "bgp/{prefix}", Args: "[PREFIX | ADDRESS]", Short: "Look at BGP: sessions, or all paths to a prefix",
+		Long: `Show all paths that BGP knows to a prefix, the best first and why it is the best. An address shows the prefix that
+packets to it take. Without one: the sessions, as minne show bgp summary.`},
+	Read: func(ctx context.Context, d *Daemon, q PathsQuestion) (routing.BGPPaths, error) {
+		prefix, err := parseDestination(q.Prefix)
+		if err != nil {
+			return routing.BGPPaths{}, err
+		}
+		return d.parts.routing.BGPPaths(ctx, prefix)
+	},
+	Print: only[PathsQuestion](show.BGPPaths),
+}
+
+// OSPFNeighbors shows the neighbours of one version of OSPF, of both for 0.
+func OSPFNeighbors(word string, version int) View[Nothing, show.OSPFView] {
+	return View[Nothing, show.OSPFView]{
+		Text: Text{Path: word + "/neighbor", Short: "Show the neighbours of " + ospfName(version), Aliases: []string{"neighbors"}},
+		Read: func(ctx context.Context, d *Daemon, _ Nothing) (show.OSPFView, error) {
+			all, err := d.parts.routing.OSPFNeighbors(ctx)
+			return show.OSPFView{Neighbors: ofVersion(all, version, func(n routing.OSPFNeighbor) int { return n.Version })}, err
+		},
+		Print: only[Nothing](show.OSPFNeighbors),
+	}
+}
+
+// OSPFInterfaces shows where OSPF runs.
+func OSPFInterfaces(word string, version int) View[Nothing, show.OSPFInterfacesView] {
+	return View[Nothing, show.OSPFInterfacesView]{
+		Text: Text{Path: word + "/interface", Short: "Show where " + ospfName(version) + " runs: costs, timers, neighbours", Aliases: []string{"interfaces"}},
+		Read: func(ctx context.Context, d *Daemon, _ Nothing) (show.OSPFInterfacesView, error) {
+			all, err := d.parts.routing.OSPFInterfaces(ctx)
+			return show.OSPFInterfacesView{Interfaces: ofVersion(all, version, func(i routing.OSPFInterface) int { return i.Version })}, err
+		},
+		Print: only[Nothing](show.OSPFInterfaces),
+	}
+}
+
+// DatabaseQuestion asks for the link-state database.
+type DatabaseQuestion struct {
+	Limit int `json:"limit" flag:"limit" default:"1000" doc:"'number' of entries at most; 0 for all"`
+}
+
+// OSPFDatabase shows the link-state database.
+func OSPFDatabase(word string, version int) View[DatabaseQuestion, show.OSPFDatabaseView] {
+	return View[DatabaseQuestion, show.OSPFDatabaseView]{
+		Text: Text{Path: word + "/database", Short: "Show the link-state database of " + ospfName(version)},
+		Read: func(ctx context.Context, d *Daemon, q DatabaseQuestion) (show.OSPFDatabaseView, error) {
+			all, err := d.parts.routing.OSPFDatabase(ctx)
+			all = ofVersion(all, version, func(l routing.OSPFLSA) int { return l.Version })
+			return show.OSPFDatabaseView{Entries: limited(all, q.Limit), Total: len(all)}, err
+		},
+		Print: only[DatabaseQuestion](show.OSPFDatabase),
+	}
+}
+
+// ospfName names a version, or both.
+func ospfName(version int) string {
+	if version == 0 {
+		return "OSPFv2 and OSPFv3"
+	}
+	return fmt.Sprintf("OSPFv%d", version)
+}
+
+// ofVersion keeps what is of an OSPF version, all for 0.
+func ofVersion[T any](all []T, want int, version func(T) int) []T {
 	kept := []T{}
 	for _, one := range all {
-		if want := query.Get("version"); want == "" || want == strconv.Itoa(version(one)) {
+		if want == 0 || want == version(one) {
 			kept = append(kept, one)
 		}
 	}
 	return kept
-}
-
-// limitOf returns the limit of a question, 0 for none.
-func limitOf(query url.Values) int {
-	limit, err := strconv.Atoi(query.Get("limit"))
-	if err != nil || limit < 0 {
-		return 0
-	}
-	return limit
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"minne/internal/daemon/show"
 	"minne/internal/subsystem/fastpath"
 	"minne/internal/subsystem/fastpath/guard"
 	"minne/internal/subsystem/firewall"
@@ -124,7 +125,7 @@ func (z *zero) fromReasons(reasons []fastpath.ObservedReason) {
 }
 
 // fromDrops takes off what reasons had counted, and says when that was.
-func (z *zero) fromDrops(all []DropView) (since time.Time) {
+func (z *zero) fromDrops(all []show.DropView) (since time.Time) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	for i := range all {

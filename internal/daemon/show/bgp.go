@@ -9,12 +9,16 @@ import (
 	"slices"
 	"time"
 
-	"minne/internal/daemon/router"
 	"minne/internal/subsystem/routing"
 )
 
+// BGPNeighborsView answers show bgp neighbors.
+type BGPNeighborsView struct {
+	Peers []routing.BGPNeighbor `json:"peers"`
+}
+
 // BGPNeighbors prints the sessions in detail, a paragraph each.
-func BGPNeighbors(w io.Writer, v router.BGPNeighborsView) error {
+func BGPNeighbors(w io.Writer, v BGPNeighborsView) error {
 	for i, p := range v.Peers {
 		if i > 0 {
 			fmt.Fprintln(w)

@@ -6,13 +6,33 @@ import (
 	"fmt"
 	"io"
 
-	"minne/internal/daemon/router"
 	"minne/internal/subsystem/fastpath"
+	"minne/internal/subsystem/kernel"
 )
 
-// Explained prints what becomes of a packet: each stage, the verdict, and for what the fast path
+// Firewalled is what the kernel's rules say of a packet that begins a connection, or is judged
+// alone where no state is kept. A translation of its destination is not looked at.
+type Firewalled struct {
+	From   string `json:"from"` // zones; self is the router
+	To     string `json:"to"`
+	Action string `json:"action"`         // permit, deny, reject
+	By     string `json:"by"`             // the rule, or the default
+	Rule   int    `json:"rule,omitempty"` // its number, 0 for none
+	State  bool   `json:"state"`          // whether state is kept: packets of a connection that was permitted pass
+	Limit  bool   `json:"limit,omitempty"`
+	Log    bool   `json:"log,omitempty"`
+}
+
+// Explained is the answer for one packet.
+type Explained struct {
+	fastpath.Explanation
+	Kernel   *kernel.Opinion `json:"kernel,omitempty"`   // of what the fast path leaves to it
+	Firewall *Firewalled     `json:"firewall,omitempty"` // and what its rules say
+}
+
+// Explain prints what becomes of a packet: each stage, the verdict, and for what the fast path
 // leaves to the kernel, the kernel's word.
-func Explained(w io.Writer, x router.Explained) error {
+func Explain(w io.Writer, x Explained) error {
 	from := ""
 	if x.Interface != "" {
 		from = " by " + x.Interface
@@ -54,7 +74,7 @@ func Explained(w io.Writer, x router.Explained) error {
 	return nil
 }
 
-func kernelOpinion(w io.Writer, x router.Explained) error {
+func kernelOpinion(w io.Writer, x Explained) error {
 	k := x.Kernel
 	fmt.Fprintln(w, "The kernel:")
 	if k.AntiSpoof != "" {
@@ -74,7 +94,7 @@ func kernelOpinion(w io.Writer, x router.Explained) error {
 }
 
 // firewalled is the verdict of the kernel's rules.
-func firewalled(f *router.Firewalled) string {
+func firewalled(f *Firewalled) string {
 	does := map[string]string{"permit": "permitted", "deny": "denied", "reject": "rejected"}[f.Action]
 	text := fmt.Sprintf("%s to %s: %s by %s", f.From, f.To, does, f.By)
 	if f.State {
@@ -89,8 +109,8 @@ func firewalled(f *router.Firewalled) string {
 	return text
 }
 
-// ExplainedLine prints a packet's fate in one line, with its number in the capture.
-func ExplainedLine(w io.Writer, number int, x router.Explained) error {
+// ExplainLine prints a packet's fate in one line, with its number in the capture.
+func ExplainLine(w io.Writer, number int, x Explained) error {
 	fate := x.Verdict
 	switch {
 	case x.Verdict == fastpath.VerdictForwarded:

@@ -9,9 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"minne/internal/daemon/router"
 	"minne/internal/subsystem/firewall"
 )
+
+// SetView answers set list.
+type SetView struct {
+	Elements []firewall.SetElement `json:"elements"`
+}
 
 // Firewall prints the rules in the order in which packets meet them, zone pair
 // by zone pair, with what each has counted. Services of the router that counted
@@ -95,7 +99,7 @@ func services(list []firewall.ObservedRule, all bool) (found []firewall.Observed
 }
 
 // SetElements prints the elements of a set.
-func SetElements(w io.Writer, v router.SetView, now time.Time) error {
+func SetElements(w io.Writer, v SetView, now time.Time) error {
 	t := table{head: []string{"Element", "From", "Left"}}
 	for _, e := range v.Elements {
 		from, left := "configuration", ""

@@ -10,15 +10,25 @@ import (
 	"strings"
 	"time"
 
-	"minne/internal/daemon/router"
+	"minne/internal/subsystem/fastpath"
 	"minne/internal/subsystem/kernel"
 )
+
+// InterfaceView answers show interfaces NAME.
+type InterfaceView struct {
+	kernel.Interface
+	kernel.Details
+	Zone      string                    `json:"zone,omitempty"`
+	Since     time.Time                 `json:"counters_since,omitzero"` // when they were cleared
+	FastPath  *fastpath.ObservedPort    `json:"fast_path,omitempty"`     // nil where the fast path is not for it
+	Forwarded *fastpath.ObservedTraffic `json:"fast_path_traffic,omitempty"`
+}
 
 // factsColumn is where facts stand, behind their names; what does not fit in a line goes on below it.
 const factsColumn = 12
 
 // Interface prints all about one interface.
-func Interface(w io.Writer, v router.InterfaceView) error {
+func Interface(w io.Writer, v InterfaceView) error {
 	fmt.Fprintf(w, "%s: %s\n", v.Name, v.State)
 	line := func(name, format string, args ...any) {
 		text := fmt.Sprintf("  %-*s%s", factsColumn, name, fmt.Sprintf(format, args...))
@@ -85,7 +95,7 @@ func Interface(w io.Writer, v router.InterfaceView) error {
 }
 
 // device says what hardware it is, and its queues.
-func device(v router.InterfaceView) string {
+func device(v InterfaceView) string {
 	driver := v.Driver
 	if driver == "" {
 		driver = v.Kind
@@ -118,7 +128,7 @@ func offloadWords(all map[string]bool) (words [2]string) {
 }
 
 // fastPathOf says whether packets of the interface bypass the kernel.
-func fastPathOf(v router.InterfaceView) string {
+func fastPathOf(v InterfaceView) string {
 	p := v.FastPath
 	switch {
 	case p == nil && v.Parent != "" && v.Forwarded != nil:

@@ -8,12 +8,62 @@ import (
 	"strings"
 	"time"
 
-	"minne/internal/daemon/router"
+	"minne/internal/subsystem/fastpath"
 	"minne/internal/subsystem/kernel"
+	"minne/internal/subsystem/routing"
 )
 
+// RouteView answers show ip route and show ipv6 route.
+type RouteView struct {
+	Routes     []kernel.RouteEntry `json:"routes"`               // of the kernel, which decides
+	Total      int                 `json:"total"`                // before the limit of the question
+	Candidates []routing.Route     `json:"candidates,omitempty"` // what routing protocols offer for the prefix asked for
+}
+
+// InterfacesView answers show interfaces.
+type InterfacesView struct {
+	Interfaces []kernel.Interface `json:"interfaces"`
+}
+
+// NeighborsView answers show neighbors, show arp and show ipv6 neighbors.
+type NeighborsView struct {
+	Neighbors []kernel.Neighbour `json:"neighbors"`
+}
+
+// DropsView answers show drops: every reason.
+type DropsView struct {
+	Since time.Time  `json:"counters_since,omitzero"` // when they were cleared; absent: never by this daemon
+	Drops []DropView `json:"drops"`
+}
+
+// DropView is one reason of show drops with its rate.
+type DropView struct {
+	fastpath.ObservedReason
+	PerSecond float64 `json:"per_second"` // over the last second
+}
+
+// RatesView answers show rates.
+type RatesView struct {
+	Rates []RateView `json:"rates"`
+}
+
+// RateView is the traffic of one interface over several windows, the latest second first.
+type RateView struct {
+	Name    string       `json:"name"`
+	Windows []RateWindow `json:"windows"`
+}
+
+// RateWindow is an average over the last Seconds seconds.
+type RateWindow struct {
+	Seconds   int     `json:"seconds"`
+	RxPackets float64 `json:"rx_packets_per_second"`
+	TxPackets float64 `json:"tx_packets_per_second"`
+	RxBits    float64 `json:"rx_bits_per_second"`
+	TxBits    float64 `json:"tx_bits_per_second"`
+}
+
 // Interfaces prints links with their addresses and counters.
-func Interfaces(w io.Writer, v router.InterfacesView) error {
+func Interfaces(w io.Writer, v InterfacesView) error {
 	t := table{head: []string{"Interface", "!State", ">MTU", ">Speed", "Address", "|>RX packets", ">RX bytes", ">TX packets", ">TX bytes", ">Errors", ">Drops", "~Description"}}
 	for _, i := range v.Interfaces {
 		speed := "-"
@@ -46,7 +96,7 @@ func described(i kernel.Interface) string {
 }
 
 // Neighbors prints the ARP and ND tables.
-func Neighbors(w io.Writer, v router.NeighborsView) error {
+func Neighbors(w io.Writer, v NeighborsView) error {
 	if len(v.Neighbors) == 0 {
 		_, err := fmt.Fprintln(w, "no neighbour is known")
 		return err
@@ -62,7 +112,7 @@ func Neighbors(w io.Writer, v router.NeighborsView) error {
 var routeCodes = map[string]string{"connected": "C", "static": "S", "bgp": "B", "ospf": "O", "rip": "R", "isis": "I"}
 
 // Routes prints the routes in use, then what the routing protocols offer.
-func Routes(w io.Writer, v router.RouteView) error {
+func Routes(w io.Writer, v RouteView) error {
 	if len(v.Routes) == 0 {
 		_, err := fmt.Fprintln(w, "no route")
 		return err
@@ -124,7 +174,7 @@ func nextHop(h kernel.NextHop, several bool) string {
 }
 
 // Drops prints why packets did not take the fast path; with all also reasons that never happened.
-func Drops(w io.Writer, v router.DropsView, all bool) error {
+func Drops(w io.Writer, v DropsView, all bool) error {
 	if !v.Since.IsZero() {
 		fmt.Fprintf(w, "Counted since %s (minne clear counters)\n\n", v.Since.Local().Format(time.DateTime))
 	}
@@ -155,7 +205,7 @@ func Drops(w io.Writer, v router.DropsView, all bool) error {
 }
 
 // Rates prints each interface's traffic, a row for each window.
-func Rates(w io.Writer, all router.RatesView) error {
+func Rates(w io.Writer, all RatesView) error {
 	t := table{head: []string{"Interface", ">Window", ">RX", ">RX rate", ">TX", ">TX rate"}}
 	for _, v := range all.Rates {
 		name := v.Name

@@ -7,14 +7,20 @@ import (
 	"io"
 	"strings"
 
-	"minne/internal/daemon/router"
+	"minne/internal/subsystem/fastpath/match"
 )
+
+// LabelsView answers show labels.
+type LabelsView struct {
+	On              bool `json:"on"` // there are patterns
+	*match.Observed      // nil without
+}
 
 // maxPatternShown bounds a pattern in the table, in characters.
 const maxPatternShown = 60
 
 // Labels prints flows by label and by pattern.
-func Labels(w io.Writer, o router.LabelsView) error {
+func Labels(w io.Writer, o LabelsView) error {
 	if o.Observed == nil {
 		_, err := fmt.Fprintln(w, "No patterns: the configuration has no section labels")
 		return err

@@ -6,11 +6,20 @@ import (
 	"fmt"
 	"io"
 
-	"minne/internal/daemon/router"
+	"minne/internal/subsystem/firewall"
+	"minne/internal/subsystem/flows"
 )
 
+// NATView answers show nat.
+type NATView struct {
+	On      bool                    `json:"on"` // there is a policy
+	Problem string                  `json:"problem,omitempty"`
+	Rules   []firewall.ObservedRule `json:"rules"` // counts are of connections that began
+	Now     flows.Translations      `json:"now"`
+}
+
 // NAT prints the rules that translate, then the connections that are translated now.
-func NAT(w io.Writer, v router.NATView) error {
+func NAT(w io.Writer, v NATView) error {
 	switch {
 	case v.Problem != "":
 		fmt.Fprintln(w, "NAT: "+v.Problem)

@@ -7,11 +7,19 @@ import (
 	"io"
 	"time"
 
-	"minne/internal/daemon/router"
+	"minne/internal/subsystem/services/ntp"
 )
 
+// NTPView answers show ntp.
+type NTPView struct {
+	On            bool `json:"on"`      // services.ntp is in the configuration
+	Running       bool `json:"running"` // chronyd is
+	OwnClock      bool `json:"own_clock"`
+	*ntp.Observed      // nil when it does not run
+}
+
 // NTP prints how the clock is kept.
-func NTP(w io.Writer, v router.NTPView) error {
+func NTP(w io.Writer, v NTPView) error {
 	switch {
 	case !v.On:
 		_, err := fmt.Fprintln(w, "NTP: off (there is no section services.ntp in the configuration)")

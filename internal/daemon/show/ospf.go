@@ -7,9 +7,24 @@ import (
 	"io"
 	"slices"
 
-	"minne/internal/daemon/router"
 	"minne/internal/subsystem/routing"
 )
+
+// OSPFView answers show ospf neighbor and show ospf6 neighbor.
+type OSPFView struct {
+	Neighbors []routing.OSPFNeighbor `json:"neighbors"`
+}
+
+// OSPFInterfacesView answers show ospf interface and show ospf6 interface.
+type OSPFInterfacesView struct {
+	Interfaces []routing.OSPFInterface `json:"interfaces"`
+}
+
+// OSPFDatabaseView answers show ospf database and show ospf6 database.
+type OSPFDatabaseView struct {
+	Entries []routing.OSPFLSA `json:"entries"`
+	Total   int               `json:"total"` // before the limit of the question
+}
 
 // versions prints a part for each OSPF version that has something to print, under a heading when there are both.
 func versions[T any](w io.Writer, all []T, version func(T) int, print func([]T) error) error {
@@ -36,7 +51,7 @@ func versions[T any](w io.Writer, all []T, version func(T) int, print func([]T) 
 }
 
 // OSPFNeighbors prints the neighbours, each version apart.
-func OSPFNeighbors(w io.Writer, v router.OSPFView) error {
+func OSPFNeighbors(w io.Writer, v OSPFView) error {
 	return versions(w, v.Neighbors, func(n routing.OSPFNeighbor) int { return n.Version }, func(part []routing.OSPFNeighbor) error {
 		t := table{head: []string{"Neighbor ID", ">Pri", "!State", "Role", "Address", "Interface"}}
 		for _, n := range part {
@@ -47,7 +62,7 @@ func OSPFNeighbors(w io.Writer, v router.OSPFView) error {
 }
 
 // OSPFInterfaces prints where OSPF runs, each version apart.
-func OSPFInterfaces(w io.Writer, v router.OSPFInterfacesView) error {
+func OSPFInterfaces(w io.Writer, v OSPFInterfacesView) error {
 	return versions(w, v.Interfaces, func(i routing.OSPFInterface) int { return i.Version }, func(part []routing.OSPFInterface) error {
 		t := table{head: []string{"Interface", "Area", "Network", "State", ">Cost", ">Hello", ">Dead", ">Nbrs", "Address"}}
 		for _, i := range part {
@@ -63,7 +78,7 @@ func OSPFInterfaces(w io.Writer, v router.OSPFInterfacesView) error {
 }
 
 // OSPFDatabase prints the link-state database, each version apart.
-func OSPFDatabase(w io.Writer, v router.OSPFDatabaseView) error {
+func OSPFDatabase(w io.Writer, v OSPFDatabaseView) error {
 	err := versions(w, v.Entries, func(l routing.OSPFLSA) int { return l.Version }, func(part []routing.OSPFLSA) error {
 		t := table{head: []string{"Scope", "Type", "Link ID", "ADV Router", ">Age", "Seq#", "Tells"}}
 		for _, l := range part {

@@ -5,14 +5,13 @@ package show
 import (
 	"io"
 
-	"minne/internal/daemon/router"
 	"minne/internal/subsystem/routing"
 )
 
 // routingSamples are the views of routing protocols, for TestScreens.
 var routingSamples = map[string]func(io.Writer) error{
 	"bgp-neighbors": func(w io.Writer) error {
-		return BGPNeighbors(w, router.BGPNeighborsView{Peers: []routing.BGPNeighbor{
+		return BGPNeighbors(w, BGPNeighborsView{Peers: []routing.BGPNeighbor{
 			{Name: "isp-a", Address: "198.51.100.1", ASN: 64496, Text: "fibre", Local: "198.51.100.2", RouterID: "198.51.100.1", State: "Established",
 				UptimeMsec: 93_784_000, HoldMsec: 90_000, BFD: "Up", Families: map[string]routing.BGPCounts{"ipv4": {Received: 901_899, Sent: 2, Limit: 1_200_000}}},
 			{Name: "isp-b", Address: "2001:db8:b::1", ASN: 4_200_000_001, State: "Active", LastReset: "Waiting for peer OPEN", Families: map[string]routing.BGPCounts{"ipv6": {}}}}})
@@ -28,18 +27,18 @@ var routingSamples = map[string]func(io.Writer) error{
 			{BGPRoute: routing.BGPRoute{NextHop: "203.0.113.1", Path: "64497 3356 13335", Origin: "igp", Preference: 100}, Peer: "isp-b"}}})
 	},
 	"ospf-neighbors": func(w io.Writer) error {
-		return OSPFNeighbors(w, router.OSPFView{Neighbors: []routing.OSPFNeighbor{
+		return OSPFNeighbors(w, OSPFView{Neighbors: []routing.OSPFNeighbor{
 			{Version: 2, RouterID: "192.0.2.7", Address: "192.0.2.7", Interface: "core", State: "Full", Role: "DR", Priority: 1},
 			{Version: 2, RouterID: "192.0.2.8", Address: "192.0.2.8", Interface: "core", State: "2-Way", Role: "DROther", Priority: 1},
 			{Version: 3, RouterID: "192.0.2.7", Interface: "core", State: "Full", Role: "BDR", Priority: 1}}})
 	},
 	"ospf-interfaces": func(w io.Writer) error {
-		return OSPFInterfaces(w, router.OSPFInterfacesView{Interfaces: []routing.OSPFInterface{
+		return OSPFInterfaces(w, OSPFInterfacesView{Interfaces: []routing.OSPFInterface{
 			{Version: 2, Name: "core", Address: "192.0.2.1/24", Area: "0.0.0.0", Network: "broadcast", State: "BDR", Cost: 10, HelloMsec: 10_000, DeadSec: 40, Neighbors: 2, Adjacent: 1},
 			{Version: 2, Name: "lan", Address: "198.51.100.1/24", Area: "0.0.0.0", Network: "broadcast", State: "DR", Cost: 10, DeadSec: 40, Passive: true}}})
 	},
 	"ospf-database": func(w io.Writer) error {
-		return OSPFDatabase(w, router.OSPFDatabaseView{Total: 3, Entries: []routing.OSPFLSA{
+		return OSPFDatabase(w, OSPFDatabaseView{Total: 3, Entries: []routing.OSPFLSA{
 			{Version: 2, Scope: "0.0.0.0", Type: "router", ID: "192.0.2.1", Router: "192.0.2.1", AgeSec: 17, Sequence: "80000003", Tells: "2 links"},
 			{Version: 3, Scope: "link core", Type: "intra-area-prefix", ID: "0.0.0.4", Router: "192.0.2.7", AgeSec: 1234, Sequence: "80000001", Tells: "2001:db8:1234:5678::/64"}}})
 	},

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"minne/internal/daemon/router"
 	"minne/internal/subsystem/fastpath"
 	"minne/internal/subsystem/fastpath/guard"
 	"minne/internal/subsystem/flows"
@@ -26,7 +25,7 @@ var update = flag.Bool("update", false, "write testdata/*.txt anew")
 // samples are views with what makes them wide on a real router.
 var samples = map[string]func(io.Writer) error{
 	"interfaces": func(w io.Writer) error {
-		return Interfaces(w, router.InterfacesView{Interfaces: []kernel.Interface{
+		return Interfaces(w, InterfacesView{Interfaces: []kernel.Interface{
 			{Name: "lan", State: "up", MTU: 1500, Speed: 10_000,
 				Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24"), netip.MustParsePrefix("2001:db8:1::1/64"), netip.MustParsePrefix("fe80::5054:ff:fe12:3456/64")},
 				RX:        kernel.Counters{Packets: 1_062_046_112, Bytes: 912 << 30}, TX: kernel.Counters{Packets: 2_121_006_551, Bytes: 2 << 40, Drops: 17}},
@@ -35,7 +34,7 @@ var samples = map[string]func(io.Writer) error{
 		}})
 	},
 	"interface": func(w io.Writer) error {
-		return Interface(w, router.InterfaceView{
+		return Interface(w, InterfaceView{
 			Interface: kernel.Interface{Name: "lan", State: "no-carrier", MTU: 1500, Description: "to the switch in the cellar, behind the door that sticks when it rains; port 48",
 				Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24"), netip.MustParsePrefix("2001:db8:1::1/64")}},
 			Details: kernel.Details{Offloads: map[string]bool{"generic-receive-offload": false, "generic-segmentation-offload": true,
@@ -45,12 +44,12 @@ var samples = map[string]func(io.Writer) error{
 		})
 	},
 	"drops": func(w io.Writer) error {
-		view := router.DropsView{}
+		view := DropsView{}
 		for _, r := range fastpath.Reasons() {
 			if name := r.String(); name != "spoofed" && name != "no-neighbour" && name != "not-ready" {
 				continue
 			}
-			view.Drops = append(view.Drops, router.DropView{PerSecond: 1_234_567,
+			view.Drops = append(view.Drops, DropView{PerSecond: 1_234_567,
 				ObservedReason: fastpath.ObservedReason{Reason: r.String(), Drop: r.Drop(), Count: 123_456_789, Text: r.Text(), Hint: r.Hint()}})
 		}
 		return Drops(w, view, false)

@@ -9,13 +9,26 @@ import (
 	"strings"
 	"time"
 
-	"minne/internal/daemon/router"
 	"minne/internal/subsystem/services/dhcpclient"
+	"minne/internal/subsystem/services/dnsmasq"
+	"minne/internal/subsystem/services/program"
 	"minne/internal/subsystem/services/service"
 )
 
+// ServicesView answers show services.
+type ServicesView struct {
+	Programs []program.State       `json:"programs"`         // those that the configuration asks for
+	Leased   []dhcpclient.Observed `json:"leased,omitempty"` // by this router
+}
+
+// DHCPView answers show dhcp.
+type DHCPView struct {
+	Client []dhcpclient.Observed `json:"client,omitempty"` // what this router leased
+	Given  []dnsmasq.Lease       `json:"given,omitempty"`  // what it gave to others
+}
+
 // Services prints the programs beside routing.
-func Services(w io.Writer, v router.ServicesView) error {
+func Services(w io.Writer, v ServicesView) error {
 	if len(v.Programs) == 0 {
 		_, err := fmt.Fprintln(w, "no services are configured")
 		return err
@@ -64,7 +77,7 @@ func ServiceTable(w io.Writer, t service.Table) error {
 }
 
 // DHCP prints what this router leased, and what it gave to others.
-func DHCP(w io.Writer, v router.DHCPView) error {
+func DHCP(w io.Writer, v DHCPView) error {
 	for _, o := range v.Client {
 		fmt.Fprintf(w, "%s: %s", o.Interface, leased(o))
 		if l := o.Lease; l != nil {

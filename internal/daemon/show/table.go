@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package show prints what the daemon tells as tables, in the words that
-// operators know from Cisco and FRR. Every function is pure: values in, text out.
+// operators know from Cisco and FRR, and says what the answers look like. Every function is pure: values in,
+// text out. It knows nothing of the daemon.
 package show
 
 import (

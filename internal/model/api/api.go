@@ -6,23 +6,7 @@
 // how large and how slow a request may be). What an answer says is the business
 // of the router package.
 //
-//	GET  /v1/alive               Empty: that somebody answers
-//	GET  /v1/status              Status
-//	GET  /v1/revisions           []Revision, oldest first
-//	GET  /v1/revisions/{number}  Revision with its text; "running" for the one in use
-//	POST /v1/plan                Commit → Result   what an apply would do
-//	POST /v1/apply               Commit → Result   as root only, like all below
-//	POST /v1/restore             Restore → Result
-//	POST /v1/confirm             Empty → Result
-//	POST /v1/rollback            Rollback → Result
-//	POST /v1/stop                Stop → Empty
-//	POST /v1/set                 firewall.SetChange → SetChanged
-//	POST /v1/clear/bgp           ClearBGP → Cleared
-//	POST /v1/clear/ospf          Empty → Cleared
-//	GET  /v1/show/{view…}        what a view answers, see the router package
-//	POST /v1/capture             fastpath.CaptureFilter → router.CaptureEvent…, as root, until hung up
-//	POST /v1/capture/end         Empty → Empty, as root
-//	POST /v1/explain             router.ExplainQuestion → []router.Explained; reads only
+// What can be asked is said once, in values of Operation; docs/reference/openapi.json lists all of them.
 //
 // The socket's mode is the right to read (root and the group minne); writing
 // needs uid 0, which the kernel tells about the peer.
@@ -30,6 +14,7 @@ package api
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -54,8 +39,8 @@ type Commit struct {
 	Session string        `json:"session,omitempty"` // SSH_CONNECTION of who asks (sshd(8)), "" for none
 }
 
-// Restore asks to apply a configuration together with files beside it, which share its fate.
-type Restore struct {
+// RestoreQuestion asks to apply a configuration together with files beside it, which share its fate.
+type RestoreQuestion struct {
 	Commit
 	Files     []RestoredFile    `json:"files"`
 	Revisions []RestoredHistory `json:"revisions,omitempty"` // for the history, once it is confirmed
@@ -74,25 +59,27 @@ type RestoredHistory struct {
 	Text string `json:"text"`
 }
 
-// Rollback asks to go back to a revision; 0 is the one before the running one.
-type Rollback struct {
+// RollbackQuestion asks to go back to a revision; 0 is the one before the running one.
+type RollbackQuestion struct {
 	Revision int `json:"revision,omitempty"`
 }
 
-// Stop asks the daemon to end. What it set up keeps working unless All.
-type Stop struct {
+// StopQuestion asks the daemon to end. What it set up keeps working unless All.
+type StopQuestion struct {
 	All bool `json:"all,omitempty"`
 }
 
-// ClearBGP asks to begin BGP sessions anew.
-type ClearBGP struct {
-	Peer string `json:"peer"` // a peer's name or address, or "all"
-	Soft bool   `json:"soft,omitempty"`
+// RevisionQuestion asks for a stored configuration.
+type RevisionQuestion struct {
+	Number string `json:"number" doc:"of the revision, or running for the one in use"`
 }
 
-// Cleared says what was begun anew.
-type Cleared struct {
-	Cleared []string `json:"cleared"`
+// RevisionNumber asks for a revision by its number, 0 for the running one.
+func RevisionNumber(n int) RevisionQuestion {
+	if n == 0 {
+		return RevisionQuestion{"running"}
+	}
+	return RevisionQuestion{strconv.Itoa(n)}
 }
 
 // Outcome is what became of a request that succeeded.

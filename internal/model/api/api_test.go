@@ -46,18 +46,18 @@ func serve(t *testing.T, add func(*Server)) *Client {
 func TestErrorsKeepTheirKind(t *testing.T) {
 	var answer error
 	c := serve(t, func(s *Server) {
-		Write(s, "POST /v1/apply", func(*http.Request, Commit) (Result, error) { return Result{}, answer })
+		Serve(s, Apply, func(*http.Request, Commit) (Result, error) { return Result{}, answer })
 	})
 	for _, kind := range []Kind{Failed, Invalid, Reverted, Locked, Denied, Missing} {
 		answer = &Error{Kind: kind, Message: "because\nof this", Step: "kernel"}
-		_, err := c.Apply(t.Context(), Commit{})
+		_, err := Apply.Ask(t.Context(), c, Commit{})
 		var got *Error
 		if !errors.As(err, &got) || *got != *answer.(*Error) {
 			t.Errorf("%s came as %#v", kind, err)
 		}
 	}
 	answer = errors.New("plain")
-	if _, err := c.Apply(t.Context(), Commit{}); KindOf(err) != Failed || err.Error() != "plain" {
+	if _, err := Apply.Ask(t.Context(), c, Commit{}); KindOf(err) != Failed || err.Error() != "plain" {
 		t.Errorf("plain error came as %v", err)
 	}
 }
@@ -65,11 +65,11 @@ func TestErrorsKeepTheirKind(t *testing.T) {
 func TestPeer(t *testing.T) {
 	var peer Peer
 	c := serve(t, func(s *Server) {
-		Read(s, "GET /v1/status", func(r *http.Request, _ Empty) (Status, error) { peer = PeerOf(r.Context()); return Status{}, nil })
+		Serve(s, GetStatus, func(r *http.Request, _ Empty) (Status, error) { peer = PeerOf(r.Context()); return Status{}, nil })
 	})
 	for sudo, want := range map[string]string{"": "root", "ana": "ana"} {
 		t.Setenv("SUDO_USER", sudo)
-		if _, err := c.Status(t.Context()); err != nil || peer.UID != 0 || peer.User != want {
+		if _, err := GetStatus.Ask(t.Context(), c, Empty{}); err != nil || peer.UID != 0 || peer.User != want {
 			t.Errorf("sudo by %q: peer %+v, %v", sudo, peer, err)
 		}
 	}
@@ -79,9 +79,9 @@ func TestPeer(t *testing.T) {
 func TestOthersMayOnlyRead(t *testing.T) {
 	s := NewServer(slog.New(slog.DiscardHandler))
 	touched := false
-	Write(s, "POST /v1/stop", func(*http.Request, Stop) (Empty, error) { touched = true; return Empty{}, nil })
+	Serve(s, Stop, func(*http.Request, StopQuestion) (Empty, error) { touched = true; return Empty{}, nil })
 	var user string
-	Read(s, "GET /v1/status", func(r *http.Request, _ Empty) (Status, error) { user = PeerOf(r.Context()).User; return Status{}, nil })
+	Serve(s, GetStatus, func(r *http.Request, _ Empty) (Status, error) { user = PeerOf(r.Context()).User; return Status{}, nil })
 	ask := func(method, path string) *answerWriter {
 		ctx := context.WithValue(t.Context(), peerKey{}, Peer{UID: 1000, User: "ben"})
 		r, err := http.NewRequestWithContext(ctx, method, path, http.NoBody)
@@ -113,14 +113,14 @@ func (w *answerWriter) Write(b []byte) (int, error) { return w.body.Write(b) }
 
 func TestRequestsAreBounded(t *testing.T) {
 	c := serve(t, func(s *Server) {
-		Write(s, "POST /v1/apply", func(_ *http.Request, q Commit) (Result, error) {
+		Serve(s, Apply, func(_ *http.Request, q Commit) (Result, error) {
 			return Result{Revision: len(q.Config)}, nil
 		})
 	})
-	if r, err := c.Apply(t.Context(), Commit{Config: strings.Repeat("x", 3<<20)}); err != nil || r.Revision != 3<<20 {
+	if r, err := Apply.Ask(t.Context(), c, Commit{Config: strings.Repeat("x", 3<<20)}); err != nil || r.Revision != 3<<20 {
 		t.Errorf("3 MB: %v, %v", r.Revision, err)
 	}
-	if _, err := c.Apply(t.Context(), Commit{Config: strings.Repeat("x", MaxBody)}); err == nil {
+	if _, err := Apply.Ask(t.Context(), c, Commit{Config: strings.Repeat("x", MaxBody)}); err == nil {
 		t.Error("a request beyond the bound was taken")
 	}
 	var answer Result
@@ -131,7 +131,7 @@ func TestRequestsAreBounded(t *testing.T) {
 
 func TestUnreachable(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
-	if _, err := NewClient(socket).Status(t.Context()); !errors.Is(err, ErrNoDaemon) {
+	if _, err := GetStatus.Ask(t.Context(), NewClient(socket), Empty{}); !errors.Is(err, ErrNoDaemon) {
 		t.Errorf("no socket: %v", err)
 	}
 	// A daemon that was killed leaves its socket; the next one replaces it.
@@ -143,7 +143,7 @@ func TestUnreachable(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewClient(socket).Status(t.Context()); !errors.Is(err, ErrNoDaemon) {
+	if _, err := GetStatus.Ask(t.Context(), NewClient(socket), Empty{}); !errors.Is(err, ErrNoDaemon) {
 		t.Errorf("dead socket: %v", err)
 	}
 	if l, err = Listen(socket); err != nil {
@@ -157,7 +157,7 @@ func TestUnreachable(t *testing.T) {
 			c.Close()
 		}
 	}()
-	if _, err := NewClient(socket).Status(t.Context()); err == nil || errors.Is(err, ErrNoDaemon) || !strings.Contains(err.Error(), "ended before it answered") {
+	if _, err := GetStatus.Ask(t.Context(), NewClient(socket), Empty{}); err == nil || errors.Is(err, ErrNoDaemon) || !strings.Contains(err.Error(), "ended before it answered") {
 		t.Errorf("daemon that ends: %v", err)
 	}
 	if _, err := Listen(filepath.Join(t.TempDir(), strings.Repeat("x", maxPath))); err == nil || !strings.Contains(err.Error(), "107") {

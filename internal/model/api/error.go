@@ -22,9 +22,14 @@ const (
 
 // Error is an error that keeps its kind on the way to the client.
 type Error struct {
-	Kind    Kind   `json:"kind"`
+	Kind    Kind   `json:"code"`
 	Message string `json:"message"`
 	Step    string `json:"step,omitempty"` // step of the apply that failed
+}
+
+// failed is every answer that is an error.
+type failed struct {
+	Error *Error `json:"error"`
 }
 
 func (e *Error) Error() string { return e.Message }

@@ -76,7 +76,7 @@ func TestSlowClientsLeaveRoom(t *testing.T) {
 	}
 	s := NewServer(slog.New(slog.DiscardHandler))
 	var peer Peer
-	Read(s, "GET /v1/status", func(r *http.Request, _ Empty) (Status, error) {
+	Serve(s, GetStatus, func(r *http.Request, _ Empty) (Status, error) {
 		peer = PeerOf(r.Context())
 		return Status{PID: 7}, nil
 	})
@@ -114,7 +114,7 @@ func TestSlowClientsLeaveRoom(t *testing.T) {
 	if len(held) != roomOfOthers || refused != users*each-roomOfOthers {
 		t.Errorf("%d connections are held, %d were refused; want %d and %d", len(held), refused, roomOfOthers, users*each-roomOfOthers)
 	}
-	if status, err := NewClient(socket).Status(t.Context()); err != nil || status.PID != 7 || peer.UID != 0 {
+	if status, err := GetStatus.Ask(t.Context(), NewClient(socket), Empty{}); err != nil || status.PID != 7 || peer.UID != 0 {
 		t.Errorf("root beside slow clients: %+v, %v", status, err)
 	}
 	for _, c := range held { // who does not end the question in time is hung up on

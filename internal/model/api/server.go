@@ -49,97 +49,31 @@ func PeerOf(ctx context.Context) Peer {
 
 // Server answers requests on a unix socket.
 type Server struct {
-	mux *http.ServeMux
-	log *slog.Logger
+	mux        *http.ServeMux
+	operations []operation
+	log        *slog.Logger
 }
 
-// NewServer returns a server without endpoints but the one that says that it is alive.
+// NewServer returns a server that answers nothing yet but that it is alive.
 func NewServer(log *slog.Logger) *Server {
 	s := &Server{mux: http.NewServeMux(), log: log}
-	Read(s, "GET /v1/alive", func(*http.Request, Empty) (Empty, error) { return Empty{}, nil })
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.fail(w, r, &Error{Kind: Missing, Message: fmt.Sprintf("this daemon answers no %s %s", r.Method, r.URL.Path)})
+	})
+	Serve(s, Alive, func(*http.Request, Empty) (Empty, error) { return Empty{}, nil })
 	return s
 }
 
-// Read adds an endpoint that changes nothing, such as "GET /v1/status".
-func Read[Q, A any](s *Server, pattern string, answer func(*http.Request, Q) (A, error)) {
-	s.mux.HandleFunc(pattern, endpoint(s, answer))
+// add lets the server answer an operation.
+func (s *Server) add(o operation, serve http.HandlerFunc) {
+	s.operations = append(s.operations, o)
+	s.mux.HandleFunc(o.method+" "+o.path, serve)
 }
 
-// Write adds an endpoint for root only.
-func Write[Q, A any](s *Server, pattern string, answer func(*http.Request, Q) (A, error)) {
-	serve := endpoint(s, answer)
-	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		if p := PeerOf(r.Context()); p.UID != 0 {
-			s.fail(w, r, &Error{Kind: Denied, Message: fmt.Sprintf("user %s may look but not change: run it as root (sudo)", p.User)})
-			return
-		}
-		serve(w, r)
-	})
-}
-
-// Stream adds an endpoint for root only whose answer goes on until the one who asked goes, or there
-// is nothing more to say: JSON values, one behind the other.
-func Stream[Q, A any](s *Server, pattern string, answer func(ctx context.Context, q Q, say func(A) error) error) {
-	serve := streaming(s, answer)
-	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		if p := PeerOf(r.Context()); p.UID != 0 {
-			s.fail(w, r, &Error{Kind: Denied, Message: fmt.Sprintf("user %s may not see what people say to each other: run it as root (sudo)", p.User)})
-			return
-		}
-		serve(w, r)
-	})
-}
-
-// ReadStream is Stream for whoever may look.
-func ReadStream[Q, A any](s *Server, pattern string, answer func(ctx context.Context, q Q, say func(A) error) error) {
-	s.mux.HandleFunc(pattern, streaming(s, answer))
-}
-
-func streaming[Q, A any](s *Server, answer func(ctx context.Context, q Q, say func(A) error) error) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		var q Q
-		if err := decodeBody(w, r, &q); err != nil {
-			s.fail(w, r, &Error{Kind: Failed, Message: err.Error()})
-			return
-		}
-		connection := http.NewResponseController(w)
-		if err := errors.Join(connection.SetReadDeadline(time.Time{}), connection.SetWriteDeadline(time.Time{})); err != nil {
-			s.fail(w, r, err)
-			return
-		}
-		said, encoder := false, json.NewEncoder(w)
-		err := answer(r.Context(), q, func(a A) error {
-			if !said {
-				w.Header().Set("Content-Type", "application/json")
-				said = true
-			}
-			if err := encoder.Encode(a); err != nil {
-				return err
-			}
-			return connection.Flush()
-		})
-		if err != nil && !said {
-			s.fail(w, r, err)
-		}
-	}
-}
-
-func endpoint[Q, A any](s *Server, answer func(*http.Request, Q) (A, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		var q Q
-		if r.Method != http.MethodGet {
-			if err := decodeBody(w, r, &q); err != nil {
-				s.fail(w, r, &Error{Kind: Failed, Message: err.Error()})
-				return
-			}
-		}
-		a, err := answer(r, q)
-		if err != nil {
-			s.fail(w, r, err)
-			return
-		}
-		s.send(w, r, http.StatusOK, a)
-	}
+// unbounded lets an answer take as long as it wants.
+func unbounded(w http.ResponseWriter) error {
+	connection := http.NewResponseController(w)
+	return errors.Join(connection.SetReadDeadline(time.Time{}), connection.SetWriteDeadline(time.Time{}))
 }
 
 func decodeBody(w http.ResponseWriter, r *http.Request, q any) error {
@@ -160,7 +94,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.As(err, &e) {
 		e = &Error{Kind: Failed, Message: err.Error()}
 	}
-	s.send(w, r, statusOf[e.Kind], e)
+	s.send(w, r, statusOf[e.Kind], failed{e})
 }
 
 func (s *Server) send(w http.ResponseWriter, r *http.Request, status int, answer any) {

@@ -22,10 +22,11 @@ func TestASilentDaemonIsTold(t *testing.T) {
 	defer l.Close()
 	c := NewClient(socket)
 	c.patience, c.alive = 50*time.Millisecond, 50*time.Millisecond
+	following := Operation[Empty, Empty]{Method: "POST", Path: "/v1/capture", Goes: true}
 	for name, ask := range map[string]func() error{
-		"status": func() error { _, err := c.Status(t.Context()); return err },
-		"apply":  func() error { _, err := c.Apply(t.Context(), Commit{}); return err },
-		"follow": func() error { return Follow(t.Context(), c, "capture", Empty{}, func(Empty) error { return nil }) },
+		"status": func() error { _, err := GetStatus.Ask(t.Context(), c, Empty{}); return err },
+		"apply":  func() error { _, err := Apply.Ask(t.Context(), c, Commit{}); return err },
+		"follow": func() error { return following.Follow(t.Context(), c, Empty{}, func(Empty) error { return nil }) },
 	} {
 		err := ask()
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("does not answer (pid %d, state ", os.Getpid())) {
@@ -37,13 +38,13 @@ func TestASilentDaemonIsTold(t *testing.T) {
 // TestASlowAnswerIsWaitedFor: a daemon that has much to do, and lives, may take its time.
 func TestASlowAnswerIsWaitedFor(t *testing.T) {
 	c := serve(t, func(s *Server) {
-		Write(s, "POST /v1/apply", func(*http.Request, Commit) (Result, error) {
+		Serve(s, Apply, func(*http.Request, Commit) (Result, error) {
 			time.Sleep(500 * time.Millisecond)
 			return Result{Revision: 7}, nil
 		})
 	})
 	c.patience, c.alive = 20*time.Millisecond, 30*time.Second
-	if r, err := c.Apply(t.Context(), Commit{}); err != nil || r.Revision != 7 {
+	if r, err := Apply.Ask(t.Context(), c, Commit{}); err != nil || r.Revision != 7 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	ctx, end := c.watch(t.Context(), time.Millisecond)

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"net/url"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -94,13 +93,21 @@ func fill(t testing.TB, n int) {
 // none is a router without zones.
 func none() map[string]string { return nil }
 
+// asked is the question of a command line without flags.
+func asked(words string) (Question, error) {
+	a := Asked{By: ByFlow, Sort: SortBytes, Top: defaultTop}
+	if err := a.Words(strings.Fields(words)); err != nil {
+		return Question{}, err
+	}
+	return a.Question()
+}
+
+// defaultTop is what the tag of Asked.Top says.
+const defaultTop = 20
+
 func answer(t *testing.T, table *Table, words string) Answer {
 	t.Helper()
-	values, err := Words(strings.Fields(words))
-	if err != nil {
-		t.Fatal(err)
-	}
-	q, err := Parse(values)
+	q, err := asked(words)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,15 +237,11 @@ func TestFiltersAndZones(t *testing.T) {
 
 func byHost(t *testing.T, table *Table, words string) Answer {
 	t.Helper()
-	values, err := Words(strings.Fields(words))
+	q, err := asked(words)
 	if err != nil {
 		t.Fatal(err)
 	}
-	values.Set("by", ByHost)
-	q, err := Parse(values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q.By = ByHost
 	a, err := table.List(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
@@ -383,7 +386,7 @@ func TestTopOfMany(t *testing.T) {
 			}
 		}
 	}
-	if a := byHost(t, table, ""); a.Rows < 2 || len(a.Hosts) != DefaultTop || a.Hosts[0].Connections == 0 {
+	if a := byHost(t, table, ""); a.Rows < 2 || len(a.Hosts) != defaultTop || a.Hosts[0].Connections == 0 {
 		t.Errorf("hosts: %+v", a)
 	}
 }
@@ -402,28 +405,19 @@ func TestQuestionsThatAreRefused(t *testing.T) {
 		"src 10.1.1.1 src ::": "only once",
 		"fast-path kernel":    "only once",
 	} {
-		values, err := Words(strings.Fields(words))
-		if err == nil {
-			_, err = Parse(values)
-		}
-		if err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := asked(words); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, expected %q", words, err, want)
 		}
 	}
-	for query, want := range map[string]string{
-		"top=0":            "from 1 to 10000",
-		"top=10001":        "from 1 to 10000",
-		"by=port":          "expected one of flow, host, zone",
-		"sort=packets":     "expected one of bytes, rate, connections",
-		"sort=connections": "a flow is one connection",
-		"host2=1.2.3.4":    "no part of a question",
+	for want, a := range map[string]Asked{
+		"top 0: expected a number from 1 to 10000":         {By: ByFlow, Sort: SortBytes},
+		"top 10001: expected":                              {By: ByFlow, Sort: SortBytes, Top: 10001},
+		"expected one of flow, host, zone":                 {By: "port", Sort: SortBytes, Top: 1},
+		"expected one of bytes, rate, connections":         {By: ByFlow, Sort: "packets", Top: 1},
+		"a flow is one connection; ask by host or by zone": {By: ByFlow, Sort: SortConnections, Top: 1},
 	} {
-		values, err := url.ParseQuery(query)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Parse(values); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, expected %q", query, err, want)
+		if _, err := a.Question(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, expected %q", a, err, want)
 		}
 	}
 }

@@ -3,9 +3,9 @@
 package flows
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,11 +35,8 @@ const (
 	SortConnections = "connections" // not for single flows
 )
 
-// DefaultTop and MaxTop bound the rows of an answer.
-const (
-	DefaultTop = 20
-	MaxTop     = 10_000
-)
+// MaxTop bounds the rows of an answer.
+const MaxTop = 10_000
 
 // Filter chooses connections. What is not set matches all; addresses and ports match on both sides of a translation.
 type Filter struct {
@@ -59,77 +56,103 @@ const (
 	PathKernel = "kernel"
 )
 
-// Words turns the words of a command line into what Parse reads: "src 192.0.2.0/24 proto tcp fast-path".
-func Words(words []string) (url.Values, error) {
-	values := url.Values{}
+// Selection is a filter in an operator's words; "" matches all.
+type Selection struct {
+	Source      string `json:"src,omitempty" doc:"'prefix' or address of who opened the connection, on either side of a translation"`
+	Destination string `json:"dst,omitempty" doc:"'prefix' or address of who answers, on either side of a translation"`
+	Host        string `json:"host,omitempty" doc:"'prefix' or address of either"`
+	Port        string `json:"port,omitempty" doc:"'number' of a port of either"`
+	Protocol    string `json:"proto,omitempty" doc:"tcp, udp, icmp or a 'number'"`
+	Zone        string `json:"zone,omitempty" doc:"'name' of the zone of either end"`
+	State       string `json:"state,omitempty" doc:"established, time-wait, … of TCP; unreplied, replied, assured of others"`
+	Label       string `json:"label,omitempty" doc:"'label' of the section labels"`
+	Path        string `json:"path,omitempty" values:"fast-path,kernel" doc:"who forwards it"`
+}
+
+// Asked is a question in an operator's words.
+type Asked struct {
+	Selection
+	By   string `json:"by" flag:"by" default:"flow" values:"flow,host,zone" doc:"a row for each 'what': flow, host or zone (from one zone to another)"`
+	Sort string `json:"sort" flag:"sort" default:"bytes" values:"bytes,rate,connections" doc:"'order' of the rows: bytes, rate (takes a second) or connections (of hosts and zones)"`
+	Top  int    `json:"top" flag:"top" default:"20" doc:"'number' of rows at most, up to 10000"`
+}
+
+// Words reads the words of a command line: "src 192.0.2.0/24 proto tcp fast-path".
+func (s *Selection) Words(words []string) error {
 	for len(words) > 0 {
 		word := words[0]
 		words = words[1:]
-		key, value := word, ""
-		switch word {
-		case PathFast, PathKernel:
-			key, value = "path", word
-		case "src", "dst", "host", "port", "proto", "zone", "state", "label":
-			if len(words) == 0 {
-				return nil, fmt.Errorf("%s: expected a value behind it", word)
-			}
-			value, words = words[0], words[1:]
-		default:
-			return nil, fmt.Errorf("%q: expected src, dst, host, port, proto, zone, state, label, fast-path or kernel", word)
+		to := s.word(word)
+		switch {
+		case to == nil:
+			return fmt.Errorf("%q: expected src, dst, host, port, proto, zone, state, label, fast-path or kernel", word)
+		case *to != "":
+			return fmt.Errorf("%s: only once, all words must match", word)
+		case to == &s.Path:
+			*to = word
+			continue
+		case len(words) == 0:
+			return fmt.Errorf("%s: expected a value behind it", word)
 		}
-		if values.Has(key) {
-			return nil, fmt.Errorf("%s: only once, all words must match", word)
-		}
-		values.Set(key, value)
+		*to, words = words[0], words[1:]
 	}
-	return values, nil
+	_, err := s.Filter() // says what is wrong before the daemon is asked
+	return err
 }
 
-// Parse reads a question. An unknown key is refused, as it would silently match all.
-func Parse(values url.Values) (Question, error) {
-	q := Question{By: ByFlow, Sort: SortBytes, Top: DefaultTop}
-	for key := range values {
-		var err error
-		switch value := values.Get(key); key {
-		case "src":
-			q.Source, err = parsePrefix(value)
-		case "dst":
-			q.Destination, err = parsePrefix(value)
-		case "host":
-			q.Host, err = parsePrefix(value)
-		case "port":
-			var n uint64
-			if n, err = strconv.ParseUint(value, 10, 16); err != nil || n == 0 {
-				err = fmt.Errorf("port %q: expected a number from 1 to 65535", value)
-			}
-			q.Port = uint16(n)
-		case "proto":
-			q.Protocols, err = parseProtocol(value)
-		case "zone":
-			q.Zone = value
-		case "label":
-			q.Label = value
-		case "state":
-			q.State, err = oneOf("state", value, states...)
-		case "path":
-			q.Path, err = oneOf("path", value, PathFast, PathKernel)
-		case "by":
-			q.By, err = oneOf("by", value, ByFlow, ByHost, ByZone)
-		case "sort":
-			q.Sort, err = oneOf("sort", value, SortBytes, SortRate, SortConnections)
-		case "top":
-			if q.Top, err = strconv.Atoi(value); err != nil || q.Top < 1 || q.Top > MaxTop {
-				err = fmt.Errorf("top %q: expected a number from 1 to %d", value, MaxTop)
-			}
-		default:
-			err = fmt.Errorf("%q is no part of a question about flows", key)
-		}
-		if err != nil {
-			return q, err
+// word is what a word of the command line sets, nil for none.
+func (s *Selection) word(word string) *string {
+	return map[string]*string{"src": &s.Source, "dst": &s.Destination, "host": &s.Host, "port": &s.Port, "proto": &s.Protocol,
+		"zone": &s.Zone, "state": &s.State, "label": &s.Label, PathFast: &s.Path, PathKernel: &s.Path}[word]
+}
+
+// Filter reads the words.
+func (s Selection) Filter() (f Filter, err error) {
+	prefix := func(to *netip.Prefix, text string) {
+		if text != "" && err == nil {
+			*to, err = parsePrefix(text)
 		}
 	}
-	if q.By == ByFlow && q.Sort == SortConnections {
-		return q, fmt.Errorf("sort connections: a flow is one connection; ask by host or by zone")
+	prefix(&f.Source, s.Source)
+	prefix(&f.Destination, s.Destination)
+	prefix(&f.Host, s.Host)
+	if s.Port != "" && err == nil {
+		var n uint64
+		if n, err = strconv.ParseUint(s.Port, 10, 16); err != nil || n == 0 {
+			err = fmt.Errorf("port %q: expected a number from 1 to 65535", s.Port)
+		}
+		f.Port = uint16(n)
+	}
+	if s.Protocol != "" && err == nil {
+		f.Protocols, err = parseProtocol(s.Protocol)
+	}
+	if s.State != "" && err == nil {
+		f.State, err = oneOf("state", s.State, states...)
+	}
+	if s.Path != "" && err == nil {
+		f.Path, err = oneOf("path", s.Path, PathFast, PathKernel)
+	}
+	f.Zone, f.Label = s.Zone, s.Label
+	return f, err
+}
+
+// Question reads the words.
+func (a Asked) Question() (q Question, err error) {
+	q = Question{By: a.By, Sort: a.Sort, Top: a.Top}
+	if q.Filter, err = a.Filter(); err != nil {
+		return q, err
+	}
+	_, errBy := oneOf("by", a.By, ByFlow, ByHost, ByZone)
+	_, errSort := oneOf("sort", a.Sort, SortBytes, SortRate, SortConnections)
+	switch {
+	case errBy != nil:
+		return q, errBy
+	case errSort != nil:
+		return q, errSort
+	case a.Top < 1 || a.Top > MaxTop:
+		return q, fmt.Errorf("top %d: expected a number from 1 to %d", a.Top, MaxTop)
+	case a.By == ByFlow && a.Sort == SortConnections:
+		return q, errors.New("sort connections: a flow is one connection; ask by host or by zone")
 	}
 	return q, nil
 }

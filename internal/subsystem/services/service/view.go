@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 )
 
@@ -17,6 +18,8 @@ type View struct {
 
 	Read  func(context.Context, Running) (any, error) // what is sent as JSON
 	Table func(json.RawMessage) (Table, error)        // the same for a screen
+
+	Answer reflect.Type // of what Read returns, for the API's document
 }
 
 // Endpoint is the path of the view on the API, below /v1/show/.
@@ -31,6 +34,7 @@ type Table struct {
 
 // NewView returns a view of a service of type S with answers of type A; read is a method of S.
 func NewView[S, A any](v View, read func(S, context.Context) (A, error), table func(A) Table) View {
+	v.Answer = reflect.TypeFor[A]()
 	v.Read = func(ctx context.Context, r Running) (any, error) { return read(r.Self.(S), ctx) }
 	v.Table = func(text json.RawMessage) (Table, error) {
 		var answer A

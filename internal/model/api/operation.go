@@ -153,7 +153,7 @@ func (o Operation[Q, A]) allowed(r *http.Request) error {
 	case !o.Root || p.UID == 0:
 		return nil
 	case o.Private:
-		return &Error{Kind: Denied, Message: fmt.Sprintf("user %s may not see what people say to each other: run it as root (sudo)", p.User)}
+		return &Error{Kind: Denied, Message: fmt.Sprintf("packet capture requires root, and this is user %s: run it with sudo", p.User)}
 	}
 	return &Error{Kind: Denied, Message: fmt.Sprintf("user %s may look but not change: run it as root (sudo)", p.User)}
 }

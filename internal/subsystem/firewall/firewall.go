@@ -30,12 +30,12 @@ type Desired struct {
 	Policy   *policy.Policy    // nil for none: everything passes
 	Warnings []config.Problem  // what is odd about it
 	Files    map[string]string // the files it was made of: path → text
-	Broken   error             // the policy can't be made, as a file of it is gone: nothing is forwarded
+	Broken   error             // the policy can't be compiled, as a file of it is gone: nothing is forwarded
 	Services *policy.Policy    // with Broken: what the router's services need is known nevertheless
 }
 
 // Render is what cfg asks of the firewall, with what its services need opened; its files are looked for in dir. A
-// configuration whose policy can't be made was accepted once, and its files have
+// configuration whose policy can't be compiled was accepted once, and its files have
 // changed since. Then the way is shut rather than open: see Apply.
 func Render(cfg *config.Config, openings []policy.Opening, dir string, reach ...policy.Reach) (Desired, error) {
 	result, err := policy.Compile(cfg, openings, dir, reach...)
@@ -160,7 +160,7 @@ func (f *Firewall) keepFormer(d Desired) (err error) {
 	if f.formerStands(d) != nil {
 		err = f.shut(d)
 	}
-	return errors.Join(fmt.Errorf("the policy can't be made, so the former one stays (after a boot: nothing is forwarded): %w", d.Broken), err)
+	return errors.Join(fmt.Errorf("cannot compile the policy; the previous one stays in force (after a boot: nothing is forwarded): %w", d.Broken), err)
 }
 
 // remove takes the firewall away: everything passes.

@@ -52,6 +52,8 @@ func exitCode(err error) int {
 		return exitReverted
 	case api.Locked:
 		return exitLocked
+	case api.Usage:
+		return exitUsage
 	}
 	return exitFailed
 }

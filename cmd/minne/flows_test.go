@@ -49,7 +49,7 @@ func TestShowFlows(t *testing.T) {
 	b.want(0, "[2001:db8:2::9]:90", "show", "flows", "host", "2001:db8:1::/64", "state", "established")
 	b.want(0, "192.0.2.10", "show", "flows", "zone", "lan", "--by", "host", "--sort", "connections")
 	b.want(0, "Rate", "show", "flows", "--by", "zone", "--sort", "rate")
-	if said := b.want(0, "lan", "show", "flows", "summary").out; !strings.Contains(said, "source translated 1, destination 1") || !strings.Contains(said, "established 3") {
+	if said := b.want(0, "lan", "show", "flows", "summary").out; !strings.Contains(said, "source NAT 1, destination NAT 1") || !strings.Contains(said, "established 3") {
 		t.Errorf("summary:\n%s", said)
 	}
 	b.want(1, `zone "attic": expected one of lan, wan, self`, "show", "flows", "zone", "attic")

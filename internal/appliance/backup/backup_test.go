@@ -209,7 +209,7 @@ match: {sets: {up: {file: ../patterns.txt}}}
 	if err != nil {
 		t.Fatal(err)
 	}
-	missing := []config.Use{{Path: "firewall.sets.elsewhere.file", Name: "/srv/blocklist.txt"}, {Path: "firewall.sets.hidden.file", Name: ".swp"}, {Path: "match.sets.up.file", Name: "../patterns.txt"}}
+	missing := []config.Use{{Path: "firewall.sets.elsewhere.file", Name: "/srv/blocklist.txt"}, {Path: "firewall.sets.hidden.file", Name: ".swp"}, {Path: "labels.sets.up.file", Name: "../patterns.txt"}}
 	if got := b.Missing(cfg, dir); !reflect.DeepEqual(got, missing) {
 		t.Errorf("missing %v, want %v", got, missing)
 	}

@@ -4,6 +4,7 @@ package router
 
 import (
 	"context"
+	"minne/internal/model/api"
 
 	"minne/internal/daemon/show"
 	"minne/internal/subsystem/flows"
@@ -24,7 +25,7 @@ label LABEL (of the section labels).`},
 	Read: func(ctx context.Context, d *Daemon, asked flows.Asked) (flows.Answer, error) {
 		q, err := asked.Question()
 		if err != nil {
-			return flows.Answer{}, err
+			return flows.Answer{}, api.Misused(err)
 		}
 		return d.parts.flows.List(ctx, q)
 	},

@@ -69,7 +69,7 @@ func (d *Daemon) named(r *http.Request, name string) (kernel.Interface, error) {
 func (d *Daemon) answerClearConnections(r *http.Request, q flows.Selection) (Forgotten, error) {
 	filter, err := q.Filter()
 	if err != nil {
-		return Forgotten{}, err
+		return Forgotten{}, api.Misused(err)
 	}
 	n, err := d.parts.flows.Clear(r.Context(), filter)
 	if n > 0 {

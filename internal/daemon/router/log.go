@@ -22,7 +22,7 @@ var Log = View[LogQuestion, show.LogView]{
 Ctrl-C or until the daemon stops.`},
 	Read: func(_ context.Context, d *Daemon, q LogQuestion) (show.LogView, error) {
 		if q.Lines < 1 {
-			return show.LogView{}, errors.New("lines: expected a number from 1")
+			return show.LogView{}, api.Misused(errors.New("lines: expected a number from 1"))
 		}
 		return show.LogView{Lines: d.journal.Tail(q.Lines)}, nil
 	},

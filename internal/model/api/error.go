@@ -18,6 +18,7 @@ const (
 	Locked   Kind = "locked"   // another commit runs, or waits for its confirmation
 	Denied   Kind = "denied"   // not allowed to this user
 	Missing  Kind = "missing"  // no such thing
+	Usage    Kind = "usage"    // the question makes no sense, whatever the router's state
 )
 
 // Error is an error that keeps its kind on the way to the client.
@@ -33,6 +34,14 @@ type failed struct {
 }
 
 func (e *Error) Error() string { return e.Message }
+
+// Misused makes an error of kind Usage of one about a question; nil stays nil.
+func Misused(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Kind: Usage, Message: err.Error()}
+}
 
 // KindOf returns the kind of the first Error in err's chain, Failed without one.
 func KindOf(err error) Kind {
@@ -50,4 +59,5 @@ var statusOf = map[Kind]int{
 	Locked:   http.StatusLocked,
 	Denied:   http.StatusForbidden,
 	Missing:  http.StatusNotFound,
+	Usage:    http.StatusBadRequest,
 }

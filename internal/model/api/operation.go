@@ -100,7 +100,7 @@ func Serve[Q, A any](s *Server, o Operation[Q, A], answer func(*http.Request, Q)
 		var q Q
 		err := o.allowed(r)
 		if err == nil {
-			err = readQuestion(w, r, &q)
+			err = Misused(readQuestion(w, r, &q))
 		}
 		var a A
 		if err == nil {
@@ -120,7 +120,7 @@ func ServeOn[Q, A any](s *Server, o Operation[Q, A], answer func(ctx context.Con
 		var q Q
 		err := o.allowed(r)
 		if err == nil {
-			err = readQuestion(w, r, &q)
+			err = Misused(readQuestion(w, r, &q))
 		}
 		if err == nil {
 			err = unbounded(w)

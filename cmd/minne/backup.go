@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/appliance/backup"
+	"minne/internal/base/atomicfile"
 	"minne/internal/base/instance"
 	"minne/internal/daemon/router"
 	"minne/internal/model/api"
@@ -52,7 +53,7 @@ one file, encrypted with a passphrase. "age -d FILE | tar xz" opens it without M
 			if err := backup.Write(&sealed, phrase, b); err != nil {
 				return err
 			}
-			if err := writeWhole(args[0], sealed.Bytes()); err != nil {
+			if err := atomicfile.Write(args[0], sealed.Bytes(), 0o600, atomicfile.Durable); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(a.out, "%s: %d files, %d earlier configurations, %d bytes\n", args[0], len(b.Files), len(b.Revisions), sealed.Len())
@@ -128,24 +129,6 @@ func (a *app) ports(ctx context.Context) ([]backup.Port, error) {
 		}
 	}
 	return ports, nil
-}
-
-// writeWhole writes a file that only its owner may read, whole or not at all.
-func writeWhole(path string, content []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".minne-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }
 
 func newRestoreCommand(a *app) *cobra.Command {

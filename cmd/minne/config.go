@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"minne/internal/base/atomicfile"
 	"minne/internal/model/config"
 )
 
@@ -82,7 +82,7 @@ func (a *app) writeMigrated(file string, old []byte, m config.Migrated) error {
 	if err := keep(kept, old, was.Mode().Perm()); err != nil {
 		return err
 	}
-	if err := replaceFile(file, m.Text, was.Mode().Perm()); err != nil {
+	if err := atomicfile.Write(file, m.Text, was.Mode().Perm(), atomicfile.Durable); err != nil {
 		return fmt.Errorf("write configuration: %w", err)
 	}
 	fmt.Fprintf(a.out, "%s: from version %d to %d\n", file, m.From, config.Version)
@@ -107,25 +107,4 @@ func keep(path string, data []byte, mode fs.FileMode) error {
 		return errors.Join(fmt.Errorf("keep the old configuration: %w", err), os.Remove(path))
 	}
 	return nil
-}
-
-// replaceFile puts a new file in the place of an old one in one step.
-func replaceFile(path string, data []byte, mode fs.FileMode) error {
-	next, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(next.Name())
-	_, err = next.Write(data)
-	if err = errors.Join(err, next.Chmod(mode), next.Sync(), next.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(next.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"minne/internal/base/atomicfile"
 )
 
 // reportFile keeps what happened at this boot.
@@ -76,10 +78,7 @@ func (r *Report) store() error {
 	if err := os.MkdirAll(filepath.Dir(reportFile), 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(reportFile+".new", append(text, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(reportFile+".new", reportFile)
+	return atomicfile.Write(reportFile, append(text, '\n'), 0o644, atomicfile.Fleeting)
 }
 
 // ErrNotImage is returned on a machine that did not boot from the router's image.

@@ -209,7 +209,7 @@ func list(t *testing.T, dir string) string {
 
 func TestSaveIn(t *testing.T) {
 	dir := small(t, 256)
-	for name, text := range map[string]string{"README.TXT": "x", "minne.yaml": "x", "support.tmp": "half"} {
+	for name, text := range map[string]string{"README.TXT": "x", "minne.yaml": "x", ".support-today.tar.gz-1.tmp": "half"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

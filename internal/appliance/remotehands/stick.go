@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/appliance/slot"
+	"minne/internal/base/atomicfile"
 )
 
 // Label is the name of the FAT file system, as Windows and Linux show it.
@@ -105,13 +106,7 @@ func saveIn(dir, kind, suffix string, content []byte) (string, error) {
 		}
 		name = fmt.Sprintf("%s-%s-%d.%s", kind, stem, n, ending)
 	}
-	temp := filepath.Join(dir, kind+".tmp")
-	if err := write(temp, content); err != nil {
-		os.Remove(temp)
-		return "", err
-	}
-	if err := os.Rename(temp, filepath.Join(dir, name)); err != nil {
-		os.Remove(temp)
+	if err := atomicfile.Write(filepath.Join(dir, name), content, 0o600, atomicfile.Durable); err != nil {
 		return "", err
 	}
 	return name, syncDir(dir)
@@ -119,7 +114,13 @@ func saveIn(dir, kind, suffix string, content []byte) (string, error) {
 
 // tidy removes what a pulled stick left half-written, and the oldest files.
 func tidy(dir, kind string) error {
-	_ = os.Remove(filepath.Join(dir, kind+".tmp"))
+	half, err := atomicfile.Leftovers(dir, kind+"-*")
+	if err != nil {
+		return err
+	}
+	for _, path := range half {
+		_ = os.Remove(path)
+	}
 	files, err := filepath.Glob(filepath.Join(dir, kind+"-*"))
 	if err != nil {
 		return err
@@ -143,15 +144,6 @@ func tidy(dir, kind string) error {
 		files = files[1:]
 	}
 	return nil
-}
-
-func write(path string, content []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	return errors.Join(err, f.Sync(), f.Close())
 }
 
 func syncDir(dir string) error {

@@ -26,6 +26,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"minne/internal/base/atomicfile"
 	"minne/internal/base/instance"
 	"minne/internal/base/medium"
 	"minne/internal/model/api"
@@ -215,14 +216,14 @@ func (o Options) commit(ctx context.Context, text, secrets, comment string) (run
 		if secrets == "" {
 			return nil
 		}
-		return replace(o.Instance.Secrets, secrets, 0o600)
+		return atomicfile.Write(o.Instance.Secrets, []byte(secrets), 0o600, atomicfile.Durable)
 	}); err != nil {
 		return false, err
 	}
 	if running, err = o.apply(ctx, text, comment); err != nil {
 		return false, errors.Join(err, o.write(func() error { return o.putBack(secrets, before, readErr == nil) }))
 	}
-	return running, o.write(func() error { return replace(o.Instance.Config, text, 0o644) })
+	return running, o.write(func() error { return atomicfile.Write(o.Instance.Config, []byte(text), 0o644, atomicfile.Durable) })
 }
 
 // write lets f write beside the configuration. The medium is not held while the daemon is asked: it
@@ -245,7 +246,7 @@ func (o Options) putBack(written string, before []byte, existed bool) error {
 	case written == "":
 		return nil
 	case existed:
-		return replace(o.Instance.Secrets, string(before), 0o600)
+		return atomicfile.Write(o.Instance.Secrets, before, 0o600, atomicfile.Durable)
 	}
 	return os.Remove(o.Instance.Secrets)
 }
@@ -262,27 +263,6 @@ func (o Options) apply(ctx context.Context, text, comment string) (running bool,
 		return false, errors.New("the router has revisions, so its daemon has to make the commit: start it first")
 	}
 	return false, nil
-}
-
-// replace writes a file as a whole and waits until it is on the disk.
-func replace(path, text string, mode fs.FileMode) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.WriteString(text)
-	if err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // report says what the router is now, and the password, this once.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"minne/internal/appliance/slot"
+	"minne/internal/base/atomicfile"
 	"minne/internal/base/medium"
 )
 
@@ -99,21 +100,7 @@ func (p Promise) Write(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(replace(path, data), done())
-}
-
-func replace(path string, data []byte) error {
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	if _, err = f.Write(data); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return os.Rename(f.Name(), path)
+	return errors.Join(atomicfile.Write(path, data, 0o600, atomicfile.Durable), done())
 }
 
 // lookEvery is how often a router on trial is looked at.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"minne/internal/base/atomicfile"
 	"minne/internal/base/medium"
 	"minne/internal/model/api"
 )
@@ -125,7 +126,7 @@ func (b *beside) open(was exchanged, history []byte) error {
 	if err := os.Rename(scratch, b.journal); err != nil {
 		return err
 	}
-	return syncPath(filepath.Dir(b.journal))
+	return atomicfile.Sync(filepath.Dir(b.journal))
 }
 
 // pending returns what restore is not ended yet.
@@ -206,36 +207,9 @@ func (b *beside) writable() (func() error, error) {
 }
 
 // replaceFile replaces a file, all or nothing.
-func replaceFile(path string, text []byte, mode fs.FileMode) (err error) {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+func replaceFile(path string, text []byte, mode fs.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(dir, ".restore-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(temp.Name())
-		}
-	}()
-	_, err = temp.Write(text)
-	err = errors.Join(err, temp.Chmod(mode), temp.Sync(), temp.Close())
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(temp.Name(), path); err != nil {
-		return err
-	}
-	return syncPath(dir)
-}
-
-// syncPath waits until a directory is on the disk.
-func syncPath(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return atomicfile.Write(path, text, mode, atomicfile.Durable)
 }

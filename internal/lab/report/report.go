@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"minne/internal/base/atomicfile"
 	"minne/internal/lab/result"
 )
 
@@ -89,55 +90,33 @@ func digest(data []byte) string {
 }
 
 // place writes all files beside their names first, then renames them.
-func place(dir string, files []file) (err error) {
-	var temporary []string
-	defer func() {
-		for _, t := range temporary {
-			if e := os.Remove(t); e != nil && !errors.Is(e, os.ErrNotExist) {
-				err = errors.Join(err, e)
-			}
-		}
-	}()
+func place(dir string, files []file) error {
+	var whole []atomicfile.Prepared
 	for _, f := range files {
 		if f.content == nil {
 			continue
 		}
-		name := filepath.Join(dir, "."+f.name+".new")
-		temporary = append(temporary, name)
-		if err := writeSynced(name, f.content, 0o644); err != nil {
+		p, err := atomicfile.Prepare(filepath.Join(dir, f.name), f.content, 0o644, atomicfile.Durable)
+		if err != nil {
+			for _, p := range whole {
+				p.Drop()
+			}
 			return fmt.Errorf("report: %w", err)
 		}
+		whole = append(whole, p)
+	}
+	if err := atomicfile.Place(whole...); err != nil {
+		return fmt.Errorf("report: %w", err)
 	}
 	for _, f := range files {
-		path := filepath.Join(dir, f.name)
-		if f.content == nil {
-			if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-				return fmt.Errorf("report: %w", err)
-			}
+		if f.content != nil {
 			continue
 		}
-		if err := os.Rename(filepath.Join(dir, "."+f.name+".new"), path); err != nil {
+		if err := os.Remove(filepath.Join(dir, f.name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("report: %w", err)
 		}
 	}
-	return syncDirectory(dir)
-}
-
-func writeSynced(name string, content []byte, mode os.FileMode) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	return errors.Join(err, f.Sync(), f.Close())
-}
-
-func syncDirectory(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return atomicfile.Sync(dir)
 }
 
 // Read returns the result in a report's directory, or in a result.json.

@@ -153,7 +153,7 @@ func TestFullDisk(t *testing.T) {
 	if !bytes.Equal(mustRead(t, s.path(kept.Number)), before) {
 		t.Error("a failed update changed the file")
 	}
-	if leftovers, _ := filepath.Glob(filepath.Join(dir, "*.tmp")); len(leftovers) > 0 {
+	if leftovers, _ := filepath.Glob(filepath.Join(dir, ".*")); len(leftovers) > 0 {
 		t.Errorf("leftovers: %v", leftovers)
 	}
 	if err := os.Remove(filler); err != nil {
@@ -197,7 +197,7 @@ func TestInterruptedWrite(t *testing.T) {
 func TestLeftoversAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	r := add(t, open(t, dir), Confirmed, "version: 1\n")
-	half := filepath.Join(dir, "000002.rev.tmp")
+	half := filepath.Join(dir, ".000002.rev-1.tmp")
 	if err := os.WriteFile(half, []byte("minne-rev"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestPrune(t *testing.T) {
 func TestReadChangesNothing(t *testing.T) {
 	dir := t.TempDir()
 	add(t, open(t, dir), Confirmed, "version: 1\n")
-	half := filepath.Join(dir, "000002.rev.tmp")
+	half := filepath.Join(dir, ".000002.rev-1.tmp")
 	if err := os.WriteFile(half, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/atomicfile"
 	"minne/internal/base/medium"
 )
 
@@ -57,7 +58,7 @@ func Open(dir string, log *slog.Logger) (*Store, error) {
 
 // tidy makes the directory and removes what was never completed. It writes only if it must.
 func tidy(dir string, log *slog.Logger) (err error) {
-	leftovers, err := filepath.Glob(filepath.Join(dir, "*.tmp"))
+	leftovers, err := atomicfile.Leftovers(dir, "*.rev")
 	if err != nil {
 		return err
 	}
@@ -260,55 +261,19 @@ func (s *Store) write(r Revision) error {
 	return nil
 }
 
-func (s *Store) replace(path string, content []byte) (err error) {
+func (s *Store) replace(path string, content []byte) error {
 	if err := s.fault("write"); err != nil {
 		return err
 	}
-	temp := path + ".tmp"
-	defer func() {
-		if err != nil {
-			os.Remove(temp) // best effort: Open removes it too
-		}
-	}()
-	if err := writeSynced(temp, content); err != nil {
+	next, err := atomicfile.Prepare(path, content, 0o640, atomicfile.Durable)
+	if err != nil {
 		return err
 	}
 	if err := s.fault("temp"); err != nil {
+		next.Drop()
 		return err
 	}
-	if err := os.Rename(temp, path); err != nil {
-		return err
-	}
-	if err := s.fault("renamed"); err != nil {
-		return err
-	}
-	return syncDir(s.dir)
-}
-
-func writeSynced(path string, content []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
-	if err != nil {
-		return err
-	}
-	if _, err := f.Write(content); err != nil {
-		f.Close()
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
-}
-
-// syncDir makes a rename in dir last.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return errors.Join(atomicfile.Place(next), s.fault("renamed"))
 }
 
 func (s *Store) fault(point string) error {

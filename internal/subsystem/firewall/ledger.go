@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/gaissmai/bart"
+
+	"minne/internal/base/atomicfile"
 )
 
 // The ledger of the live elements: in memory a table of prefixes for each set, on
@@ -330,12 +332,7 @@ func (l *ledger) rewrite() error {
 	if err := os.MkdirAll(filepath.Dir(l.path), 0o755); err != nil {
 		return err
 	}
-	err := os.WriteFile(l.path+".new", b.Bytes(), 0o600)
-	if err == nil {
-		err = os.Rename(l.path+".new", l.path)
-	}
-	if err != nil {
-		_ = os.Remove(l.path + ".new") // a part of it fills a full disk
+	if err := atomicfile.Write(l.path, b.Bytes(), 0o600, atomicfile.Fleeting); err != nil {
 		return err
 	}
 	if l.file != nil {

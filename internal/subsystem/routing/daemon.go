@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"minne/internal/base/atomicfile"
 	"minne/internal/base/process"
 )
 
@@ -144,15 +145,8 @@ func frrIDs() (uid, gid int, err error) {
 
 // writeFile replaces a file that root writes and FRR's group reads: it may hold passwords.
 func writeFile(path, text string, gid int) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.WriteString(text)
-	err = errors.Join(err, tmp.Chmod(0o640), tmp.Chown(0, gid), tmp.Close())
-	if err != nil {
+	if err := atomicfile.Write(path, []byte(text), 0o640, atomicfile.Fleeting, atomicfile.Owner(0, gid)); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	return os.Rename(tmp.Name(), path)
+	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sync"
 
+	"minne/internal/base/atomicfile"
 	"minne/internal/subsystem/fastpath"
 	"minne/internal/subsystem/fastpath/fib"
 )
@@ -83,31 +84,10 @@ func (s *Store) Write(c Choice) (err error) {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(s.path)
-	if err := os.MkdirAll(dir, 0o750); err != nil {
+	if err := os.MkdirAll(filepath.Dir(s.path), 0o750); err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(dir, "."+File+"-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temp.Name()) // gone already unless something fails
-	_, err = temp.Write(append(text, '\n'))
-	if err := errors.Join(err, temp.Chmod(0o644), temp.Sync(), temp.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(temp.Name(), s.path); err != nil {
-		return err
-	}
-	return syncDir(dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return atomicfile.Write(s.path, append(text, '\n'), 0o644, atomicfile.Durable)
 }
 
 // Path is where the file is.

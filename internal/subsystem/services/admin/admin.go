@@ -15,10 +15,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 
+	"minne/internal/base/atomicfile"
 	"minne/internal/base/plan"
 	"minne/internal/model/config"
 	"minne/internal/subsystem/services/service"
@@ -162,17 +162,6 @@ func (p *Password) replace(text string) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(p.file), ".shadow-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.WriteString(text)
-	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
-		err = errors.Join(err, tmp.Chown(int(sys.Uid), int(sys.Gid)))
-	}
-	if err = errors.Join(err, tmp.Chmod(st.Mode().Perm()), tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), p.file)
+	sys := st.Sys().(*syscall.Stat_t)
+	return atomicfile.Write(p.file, []byte(text), st.Mode().Perm(), atomicfile.Durable, atomicfile.Owner(int(sys.Uid), int(sys.Gid)))
 }

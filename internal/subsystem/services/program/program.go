@@ -31,6 +31,7 @@ import (
 	"syscall"
 	"time"
 
+	"minne/internal/base/atomicfile"
 	"minne/internal/base/plan"
 	"minne/internal/base/process"
 )
@@ -275,16 +276,7 @@ func Replace(path, text string, mode fs.FileMode) error {
 	if old, err := os.ReadFile(path); err == nil && string(old) == text {
 		return os.Chmod(path, mode)
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.WriteString(text)
-	if err = errors.Join(err, tmp.Chmod(mode), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
+	return atomicfile.Write(path, []byte(text), mode, atomicfile.Fleeting)
 }
 
 // Restart ends the program that runs and starts it anew, as it is desired.

@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/atomicfile"
 	"minne/internal/base/medium"
 	"minne/internal/model/config"
 	"minne/internal/model/policy"
@@ -170,23 +171,14 @@ func EnsureHostKey(ctx context.Context, dir string) (err error) {
 		return fmt.Errorf("ssh-keygen: %w: %s", err, strings.TrimSpace(string(out)))
 	}
 	for _, suffix := range []string{".pub", ""} {
-		if err := syncFile(made + suffix); err != nil {
+		if err := atomicfile.Sync(made + suffix); err != nil {
 			return err
 		}
 		if err := os.Rename(made+suffix, filepath.Join(dir, HostKey+suffix)); err != nil {
 			return err
 		}
 	}
-	return syncFile(dir)
-}
-
-// syncFile waits until a file or directory is on the disk.
-func syncFile(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return atomicfile.Sync(dir)
 }
 
 // Fingerprint is how a host key is told to people who compare it, "" when there is none.

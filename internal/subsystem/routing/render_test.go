@@ -179,7 +179,7 @@ func TestEffects(t *testing.T) {
 	}
 	secrets := passwords{"isp-a": "s3cret", "ospf": "s3cret"}
 	render := func(c *config.Config, s passwords) Desired {
-		d, err := Render(c, s)
+		d, err := Render(config.Normalize(c), s)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,11 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"minne/internal/base/thread"
 )
 
 // namespaceDir is where iproute2 keeps named network namespaces.
@@ -61,24 +62,20 @@ func ip(args ...string) error {
 
 // inside runs f on a thread that is in the named namespace. Processes that f
 // starts are in it too.
-func inside(namespace string, f func() error) error {
-	result := make(chan error, 1)
-	go func() {
-		// The thread is never unlocked: it ends with this goroutine, so that no
-		// other goroutine ever runs in the wrong namespace.
-		runtime.LockOSThread()
-		fd, err := unix.Open(filepath.Join(namespaceDir, namespace), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			result <- fmt.Errorf("namespace %s: %w", namespace, err)
+func inside(namespace string, f func() error) (err error) {
+	thread.Alone(func() {
+		var fd int
+		if fd, err = unix.Open(filepath.Join(namespaceDir, namespace), unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+			err = fmt.Errorf("namespace %s: %w", namespace, err)
 			return
 		}
 		err = unix.Setns(fd, unix.CLONE_NEWNET)
 		unix.Close(fd)
 		if err != nil {
-			result <- fmt.Errorf("enter namespace %s: %w", namespace, err)
+			err = fmt.Errorf("enter namespace %s: %w", namespace, err)
 			return
 		}
-		result <- f()
-	}()
-	return <-result
+		err = f()
+	})
+	return err
 }

@@ -10,10 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"minne/internal/base/thread"
 )
 
 // The kernel lets nobody but its owner change a table, and the owner is the socket that has written it.
@@ -56,17 +57,15 @@ func Load(ctx context.Context, table, script string) (image Image, err error) {
 }
 
 // elsewhere does something in an empty network namespace, which ends with it.
-func elsewhere(do func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlock: the thread ends with the function
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- os.NewSyscallError("make a network namespace to load the table in", err)
+func elsewhere(do func() error) (err error) {
+	thread.Alone(func() {
+		if err = unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			err = os.NewSyscallError("make a network namespace to load the table in", err)
 			return
 		}
-		done <- do()
-	}()
-	return <-done
+		err = do()
+	})
+	return err
 }
 
 // What of the kernel's words about an object makes the same object: not its handle, place and use.

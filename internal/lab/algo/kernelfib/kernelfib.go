@@ -15,11 +15,11 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/thread"
 	"minne/internal/model/rib"
 )
 
@@ -40,16 +40,15 @@ type Namespace struct {
 func New() (*Namespace, error) {
 	n := &Namespace{work: make(chan func()), ended: make(chan struct{})}
 	made := make(chan error)
-	go func() {
+	go thread.Alone(func() {
 		defer close(n.ended)
-		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine, and the namespace with it
 		var err error
 		n.Interface, err = enter()
 		made <- err
 		for do := range n.work {
 			do()
 		}
-	}()
+	})
 	if err := <-made; err != nil {
 		n.Close()
 		return nil, err

@@ -40,7 +40,10 @@ func TestRecognisedTraffic(t *testing.T) {
 	web.says("GET /BitTorrent HTTP/1.1\r\n")
 
 	var a flows.Answer
-	b.json(&a, "show", "flows", "label", "bittorrent", "--json")
+	eventually(t, "the flow has its label", func() bool {
+		b.json(&a, "show", "flows", "label", "bittorrent", "--json")
+		return a.Matched > 0
+	})
 	if opener := peer.LocalAddr().String(); a.Matched != 1 || len(a.Flows) != 1 || a.Flows[0].Source.String() != opener || a.Flows[0].Label != "bittorrent" {
 		t.Fatalf("labelled: %+v, expected what %s opened", a, opener)
 	}

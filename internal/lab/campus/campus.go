@@ -16,6 +16,7 @@ import (
 
 	"minne/internal/lab"
 	"minne/internal/lab/traffic"
+	"minne/internal/subsystem/fastpath"
 )
 
 // Campus is the network once it is built.
@@ -264,21 +265,7 @@ func (c *Campus) awaitRoutes(ctx context.Context, family int) error {
 // AwaitFastPath waits until the fast path has what the kernel has.
 func (c *Campus) AwaitFastPath(ctx context.Context) error {
 	c.report.Step("waiting for the fast path")
-	var fast struct {
-		Ready bool `json:"ready"`
-		Ports []struct {
-			Name string `json:"name"`
-			Mode string `json:"mode"`
-			Why  string `json:"why"`
-		} `json:"ports"`
-		Tables []struct {
-			Family    string `json:"family"`
-			Structure string `json:"structure"`
-			Prefixes  int    `json:"prefixes"`
-			UsedBytes int    `json:"used-bytes"`
-			Kernel    string `json:"kernel"`
-		} `json:"tables"`
-	}
+	var fast fastpath.Observed
 	err := lab.Until(ctx, c.pace.wait(time.Minute), "the fast path", func() error {
 		if err := c.Border.JSON(ctx, &fast, "show", "fast-path"); err != nil {
 			return err

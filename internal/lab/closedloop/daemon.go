@@ -20,6 +20,7 @@ import (
 	"minne/internal/lab/statistics"
 	"minne/internal/lab/traffic"
 	"minne/internal/model/rib"
+	"minne/internal/subsystem/fastpath"
 )
 
 // DaemonRow is one figure about the daemon.
@@ -133,16 +134,7 @@ func (r *routed) measureFirstTable(ctx context.Context, o DaemonOptions, result 
 	if err := r.minne.StartDaemon(ctx); err != nil {
 		return err
 	}
-	var fast struct {
-		Ready   bool `json:"ready"`
-		Updates struct {
-			Sync time.Duration `json:"sync_ns"`
-			Fill time.Duration `json:"fill_ns"`
-		} `json:"updates"`
-		Tables []struct {
-			Prefixes int `json:"prefixes"`
-		} `json:"tables"`
-	}
+	var fast fastpath.Observed
 	err := lab.Until(ctx, time.Minute, "the table in the fast path", func() error {
 		if err := r.minne.JSON(ctx, &fast, "show", "fast-path"); err != nil {
 			return err

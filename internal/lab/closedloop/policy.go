@@ -21,6 +21,8 @@ import (
 	"minne/internal/lab/rulegen"
 	"minne/internal/lab/ruleset"
 	"minne/internal/lab/traffic"
+	"minne/internal/subsystem/fastpath"
+	"minne/internal/subsystem/firewall"
 )
 
 // Policies is a rig of Minne routers whose firewalls differ in the number of rules
@@ -279,14 +281,7 @@ func (p *Policies) AwaitFast(ctx context.Context) error {
 // capable waits until the fast path is on the ports of the path's router, and tells why it is not.
 func (p *Path) capable(ctx context.Context) error {
 	return lab.Until(ctx, 10*time.Second, "the fast path on the ports", func() error {
-		var fast struct {
-			Problem string `json:"problem"`
-			Ports   []struct {
-				Name string `json:"name"`
-				Mode string `json:"mode"`
-				Why  string `json:"why"`
-			} `json:"ports"`
-		}
+		var fast fastpath.Observed
 		if err := p.device.Router().JSON(ctx, &fast, "show", "fast-path"); err != nil {
 			return err
 		}
@@ -305,12 +300,7 @@ func (p *Path) capable(ctx context.Context) error {
 // Met returns the share of the packets since the rules were loaded that met one of the rules in a router
 // with rules, in its kernel and its fast path together.
 func (p *Policies) Met(ctx context.Context, path *Path) (float64, error) {
-	var all struct {
-		Rules []struct {
-			Text    string `json:"text"`
-			Packets uint64 `json:"packets"`
-		} `json:"rules"`
-	}
+	var all firewall.Observed
 	if err := path.device.Router().JSON(ctx, &all, "show", "firewall"); err != nil {
 		return 0, err
 	}

@@ -22,6 +22,7 @@ import (
 	"minne/internal/lab"
 	"minne/internal/lab/result"
 	"minne/internal/model/rib"
+	"minne/internal/subsystem/fastpath"
 )
 
 // Loader puts routes into the kernel of the calling thread's namespace.
@@ -307,18 +308,7 @@ func (d *Device) running(ctx context.Context) error {
 
 // ready says what the fast path does not have yet.
 func (d *Device) ready(ctx context.Context) error {
-	var fast struct {
-		Ready   bool   `json:"ready"`
-		Problem string `json:"problem"`
-		Ports   []struct {
-			Name string `json:"name"`
-			Mode string `json:"mode"`
-			Why  string `json:"why"`
-		} `json:"ports"`
-		Tables []struct {
-			Prefixes int `json:"prefixes"`
-		} `json:"tables"`
-	}
+	var fast fastpath.Observed
 	if err := d.minne.JSON(ctx, &fast, "show", "fast-path"); err != nil {
 		return err
 	}

@@ -56,11 +56,17 @@ func (l *lab) ask(daemon, command string) string {
 	return text
 }
 
-// gone is a check for eventually: none of the daemons runs.
+// gone is a check for eventually: none of the daemons runs, and the router's own handles say so: a process
+// that ends loses its command line a moment before it counts as ended.
 func (l *lab) gone(daemons ...string) func() string {
 	return func() string {
 		if left := l.pids(daemons...); len(left) > 0 {
 			return fmt.Sprint(left)
+		}
+		for _, daemon := range daemons {
+			if l.router.unit(daemon).proc.Alive() {
+				return daemon + " is ending"
+			}
 		}
 		return ""
 	}

@@ -87,7 +87,7 @@ struct flow_side {
 #define FLOW_UNSEEN_EGRESS 0xffff
 
 #define FLOW_TRANSLATED 1 // the replies' addresses or ports are not just the original's turned round
-#define FLOW_SEARCHED 2   // the first packets of this direction have been looked through (match.h); the bits above are the label
+#define FLOW_SEARCHED 2   // the first packets of this direction have been looked through (label.h); the bits above are the label
 
 // Written by user space when the table is made, and later only: generation by user
 // space; head, tail by everybody.

@@ -65,7 +65,7 @@ struct {
 #define GUARD_SOURCE 0x800 // where the source's route leads says whether the kernel may well forward it
 #define GUARD_HEADER 0x1000 // and here the IPv6 header
 
-#define GUARD_OF_REASON(name, guard, match, text, hint) [REASON_##name] = guard,
+#define GUARD_OF_REASON(name, guard, label, text, hint) [REASON_##name] = guard,
 static const __u16 guard_of_reason[REASON_COUNT] = { PUNT_REASONS(GUARD_OF_REASON) };
 
 // States of a socket (include/net/tcp_states.h) in which it holds a connection: ESTABLISHED, SYN_SENT,

@@ -8,7 +8,7 @@
 #include "capture.h"
 #include "count.h"
 #include "guard.h"
-#include "match.h"
+#include "label.h"
 
 static __always_inline void write_trace(struct packet *p, struct decision *d, enum reason why)
 {
@@ -52,22 +52,22 @@ static __always_inline void sample(struct packet *p, struct control *c, enum rea
 }
 
 // Ends the journey: drop or punt, by the reason's place in its list. What is punted must
-// get past the guard, and is held to the limit of what it was recognised as.
+// get past the guard, and is held to the limit of its label.
 static __always_inline int leave(struct packet *p, struct decision *d, struct control *c, enum reason why)
 {
 	int action = why < REASON_LAST_DROP ? XDP_DROP : XDP_PASS;
-	int searched = match_build && action == XDP_PASS && why < REASON_COUNT && match_of_reason[why];
+	int searched = label_build && action == XDP_PASS && why < REASON_COUNT && label_of_reason[why];
 	__u32 said = 0;
 
 	if (searched)
-		match_note(p, d);
+		label_note(p, d);
 	if (!trace_build && action == XDP_PASS && !guard_admits(p, why)) {
 		why = REASON_GUARD;
 		action = XDP_DROP;
 	} else if (searched) {
-		said = match_noted(p->ctx);
-		if (said & MATCH_DROP) {
-			why = REASON_RECOGNISED;
+		said = label_noted(p->ctx);
+		if (said & LABEL_DROP) {
+			why = REASON_LABEL_LIMIT;
 			action = XDP_DROP;
 		}
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // The firewall's tables: how each pair of zones, that of a packet's ingress and that of its egress, is
-// judged, and what each rule has counted. internal/subsystem/fastpath/judge has the words,
+// judged, and what each rule has counted. internal/subsystem/fastpath/filter has the words,
 // classify.h the rules.
 //
 // There are two of everything. control.policy says by which packets are judged: it is

@@ -9,8 +9,8 @@
 //	name   the operator reads it in lower case, with a dash for each "_"
 //	guard  the budget of what goes up for it: a class (guard_budget.h) and where to look for
 //	       another one (GUARD_ in guard.h). GUARD_KERNEL has no limit
-//	match  MATCHED: the kernel may well forward the packet, so patterns look at it and hold it
-//	       to the limit of its label (match.h). UNMATCHED: they don't
+//	label  LABELLED: the kernel may well forward the packet, so patterns look at it and hold it
+//	       to the limit of its label (label.h). UNLABELLED: they don't
 //	text   what it means, in one clause
 //	hint   what to look at when the number is high; "" when it is nothing to worry about
 //
@@ -42,111 +42,111 @@
 	  "the firewall denies it", "minne show firewall counts by rule; minne explain names the rule for a packet") \
 	X(GUARD, /* guard.h */ \
 	  "above the rate limit of its class or its sender for packets to the kernel (guard)", "minne show fast-path shows the classes") \
-	X(RECOGNISED, /* match.h */ \
+	X(LABEL_LIMIT, /* label.h */ \
 	  "above the rate limit of the flow's label", "minne show labels counts by label")
 
 // The packet goes up to the kernel, untouched.
 #define PUNT_REASONS(X) \
-	X(NOT_READY, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, UNMATCHED, \
+	X(NOT_READY, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, UNLABELLED, \
 	  "the tables are being filled", "takes some seconds after a start; if it stays, see minne show log") \
-	X(TABLE_FULL, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, MATCHED, \
+	X(TABLE_FULL, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, LABELLED, \
 	  "the routing table does not fit: the kernel forwards this address family", "minne show fast-path shows the sizes; use fewer routes, or structure: auto") \
-	X(POLICY_RULES, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, MATCHED, \
+	X(POLICY_RULES, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, LABELLED, \
 	  "policy routing (ip rule) decides, which only the kernel can do", "ip rule shows the rules; three of them are on every system") \
-	X(UNKNOWN_INTERFACE, GUARD_KERNEL, UNMATCHED, \
+	X(UNKNOWN_INTERFACE, GUARD_KERNEL, UNLABELLED, \
 	  "port or VLAN without fast path", "expected with fast-path: off; otherwise frames with VLAN tags that are not configured") \
-	X(FORWARDING_OFF, GUARD_MULTICAST | GUARD_LOCAL, UNMATCHED, \
+	X(FORWARDING_OFF, GUARD_MULTICAST | GUARD_LOCAL, UNLABELLED, \
 	  "forwarding is off on the ingress interface", "minne status shows whether the configuration is applied") \
-	X(GROUP_MAC, GUARD_MULTICAST | GUARD_LOCAL | GUARD_GROUP, UNMATCHED, \
+	X(GROUP_MAC, GUARD_MULTICAST | GUARD_LOCAL | GUARD_GROUP, UNLABELLED, \
 	  "link-layer multicast or broadcast", "") \
-	X(OTHER_MAC, GUARD_STRAY, UNMATCHED, \
+	X(OTHER_MAC, GUARD_STRAY, UNLABELLED, \
 	  "frame for another station", "promiscuous mode, or a switch that floods: is its MAC table full?") \
-	X(ETHERTYPE, GUARD_STRAY | GUARD_LOCAL, UNMATCHED, /* ARP, LLDP, … */ \
+	X(ETHERTYPE, GUARD_STRAY | GUARD_LOCAL, UNLABELLED, /* ARP, LLDP, … */ \
 	  "neither IPv4 nor IPv6", "") \
-	X(OPTIONS, GUARD_OPTIONS, UNMATCHED, \
+	X(OPTIONS, GUARD_OPTIONS, UNLABELLED, \
 	  "IPv4 options", "rare in normal traffic") \
-	X(FRAGMENT, GUARD_FRAGMENT | GUARD_LOCAL, UNMATCHED, \
+	X(FRAGMENT, GUARD_FRAGMENT | GUARD_LOCAL, UNLABELLED, \
 	  "IPv4 fragment", "a tunnel or application with too large packets: check the MTU") \
-	X(HOP_BY_HOP, GUARD_OPTIONS, UNMATCHED, \
+	X(HOP_BY_HOP, GUARD_OPTIONS, UNLABELLED, \
 	  "IPv6 hop-by-hop header", "rare in normal traffic, except multicast listener reports") \
-	X(EXTENSION_HEADER, GUARD_OPTIONS | GUARD_HEADER, UNMATCHED, \
+	X(EXTENSION_HEADER, GUARD_OPTIONS | GUARD_HEADER, UNLABELLED, \
 	  "IPv6 extension header in a flow over several next hops", "rare in normal traffic") \
-	X(MULTICAST, GUARD_MULTICAST | GUARD_LOCAL | GUARD_GROUP, UNMATCHED, \
+	X(MULTICAST, GUARD_MULTICAST | GUARD_LOCAL | GUARD_GROUP, UNLABELLED, \
 	  "the destination is a multicast group", "") \
-	X(BROADCAST, GUARD_MULTICAST | GUARD_LOCAL | GUARD_GROUP, UNMATCHED, /* limited, or of a subnet */ \
+	X(BROADCAST, GUARD_MULTICAST | GUARD_LOCAL | GUARD_GROUP, UNLABELLED, /* limited, or of a subnet */ \
 	  "the destination is a broadcast address", "") \
-	X(LOOPBACK, GUARD_STRAY, UNMATCHED, /* whose fate hangs on route_localnet */ \
+	X(LOOPBACK, GUARD_STRAY, UNLABELLED, /* whose fate hangs on route_localnet */ \
 	  "an address of 127.0.0.0/8 on the link", "a faulty or hostile sender") \
-	X(LINK_LOCAL, GUARD_MULTICAST | GUARD_LOCAL, UNMATCHED, \
+	X(LINK_LOCAL, GUARD_MULTICAST | GUARD_LOCAL, UNLABELLED, \
 	  "IPv6 link-local source or destination", "") \
-	X(UNSPECIFIED, GUARD_MULTICAST | GUARD_LOCAL, UNMATCHED, \
+	X(UNSPECIFIED, GUARD_MULTICAST | GUARD_LOCAL, UNLABELLED, \
 	  "IPv6 :: as source or destination", "") \
-	X(TTL, GUARD_TTL | GUARD_ASK, UNMATCHED, \
+	X(TTL, GUARD_TTL | GUARD_ASK, UNLABELLED, \
 	  "TTL or hop limit expired: the kernel sends an error to the sender", "normal with traceroute; many of them mean a routing loop") \
-	X(LOCAL, GUARD_PROTOCOLS | GUARD_LOCAL, UNMATCHED, \
+	X(LOCAL, GUARD_PROTOCOLS | GUARD_LOCAL, UNLABELLED, \
 	  "for the router itself", "") \
-	X(OWN_SOURCE, GUARD_STRAY, UNMATCHED, \
+	X(OWN_SOURCE, GUARD_STRAY, UNLABELLED, \
 	  "the source is an address of the router itself", "spoofed sources, or a loop in the network") \
-	X(SOURCE_CHECK, GUARD_STRAY | GUARD_SOURCE, MATCHED, \
+	X(SOURCE_CHECK, GUARD_STRAY | GUARD_SOURCE, LABELLED, \
 	  "source check that only the kernel can do", "spoofed sources, or a network with two links") \
-	X(NO_ROUTE, GUARD_NO_ROUTE, UNMATCHED, \
+	X(NO_ROUTE, GUARD_NO_ROUTE, UNLABELLED, \
 	  "no route: the kernel sends an error to the sender", "minne show ip route DESTINATION; is a default route missing?") \
-	X(UNREACHABLE, GUARD_NO_ROUTE, UNMATCHED, \
+	X(UNREACHABLE, GUARD_NO_ROUTE, UNLABELLED, \
 	  "unreachable route: the kernel sends an error to the sender", "minne show ip route DESTINATION shows the route") \
-	X(PROHIBIT, GUARD_NO_ROUTE, UNMATCHED, \
+	X(PROHIBIT, GUARD_NO_ROUTE, UNLABELLED, \
 	  "prohibit route: the kernel sends an error to the sender", "minne show ip route DESTINATION shows the route") \
-	X(SPECIAL_ROUTE, GUARD_KERNEL, MATCHED, /* or too many next hops */ \
+	X(SPECIAL_ROUTE, GUARD_KERNEL, LABELLED, /* or too many next hops */ \
 	  "a route that only the kernel can use (encapsulation, TOS, source-specific, throw)", "expected with such routes") \
-	X(NO_NEIGHBOUR, GUARD_NO_NEIGHBOUR, MATCHED, \
+	X(NO_NEIGHBOUR, GUARD_NO_NEIGHBOUR, LABELLED, \
 	  "the next hop's MAC address is unknown: the kernel resolves it", "a next hop that does not answer ARP or ND, or a scan of unused addresses") \
-	X(REFRESH, GUARD_KERNEL, MATCHED, \
+	X(REFRESH, GUARD_KERNEL, LABELLED, \
 	  "one packet to show the kernel that the neighbour is in use", "") \
-	X(EGRESS, GUARD_KERNEL, MATCHED, \
+	X(EGRESS, GUARD_KERNEL, LABELLED, \
 	  "the egress interface has no fast path", "minne show fast-path shows why") \
-	X(TOO_BIG, GUARD_FRAGMENT, MATCHED, \
+	X(TOO_BIG, GUARD_FRAGMENT, LABELLED, \
 	  "larger than the egress MTU: the kernel fragments it or sends an error to the sender", "normal with path MTU discovery; a steady stream means that ICMP is blocked somewhere") \
-	X(REDIRECT, GUARD_KERNEL, MATCHED, \
+	X(REDIRECT, GUARD_KERNEL, LABELLED, \
 	  "egress and ingress interface are the same", "hosts with a wrong gateway, or two routers on one network") \
-	X(HEADROOM, GUARD_KERNEL, UNMATCHED, \
+	X(HEADROOM, GUARD_KERNEL, UNLABELLED, \
 	  "no room in front of the packet for a VLAN tag", "the driver gives XDP too little headroom") \
-	X(FIREWALL, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, MATCHED, \
+	X(FIREWALL, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, LABELLED, \
 	  "the fast path cannot apply this firewall: the kernel filters all packets", "minne show fast-path shows why") \
-	X(TRANSPORT, GUARD_STRAY | GUARD_ASK, UNMATCHED, \
+	X(TRANSPORT, GUARD_STRAY | GUARD_ASK, UNLABELLED, \
 	  "truncated TCP, UDP or ICMP header, or a wrong length in it", "a faulty or hostile sender: conntrack drops such packets") \
-	X(ZONE, GUARD_KERNEL, MATCHED, /* or a zone pair that only the kernel judges */ \
+	X(ZONE, GUARD_KERNEL, LABELLED, /* or a zone pair that only the kernel judges */ \
 	  "an interface without a zone", "when one interface has a zone, give every interface a zone") \
-	X(RULE, GUARD_KERNEL, MATCHED, \
+	X(RULE, GUARD_KERNEL, LABELLED, \
 	  "a rule that only the kernel can apply (reject, limit)", "expected with reject and limit") \
-	X(LOGGED, GUARD_KERNEL, MATCHED, \
+	X(LOGGED, GUARD_KERNEL, LABELLED, \
 	  "a packet that the kernel logs, one of many of its rule", "") \
-	X(SEGMENT_SIZE, GUARD_KERNEL, MATCHED, \
+	X(SEGMENT_SIZE, GUARD_KERNEL, LABELLED, \
 	  "a SYN for MSS clamping in the kernel", "") \
-	X(BEGINNING, GUARD_BEGINNING | GUARD_ASK | GUARD_MAYBE, MATCHED, \
+	X(BEGINNING, GUARD_BEGINNING | GUARD_ASK | GUARD_MAYBE, LABELLED, \
 	  "first packet of a connection: the kernel filters and tracks it", "many of them are a scan, a flood, or hosts with very many connections: minne show flows") \
-	X(CONNECTION, GUARD_KERNEL | GUARD_KNOWN | GUARD_ASK | GUARD_MAYBE, MATCHED, \
+	X(CONNECTION, GUARD_KERNEL | GUARD_KNOWN | GUARD_ASK | GUARD_MAYBE, LABELLED, \
 	  "of a connection that the kernel forwards: not established yet, ending, or of a protocol that only conntrack can track", "minne show flows shows which connections are on the fast path") \
-	X(LEARNED, GUARD_KERNEL, MATCHED, \
+	X(LEARNED, GUARD_KERNEL, LABELLED, \
 	  "its connection ended at the moment when the fast path learned it from conntrack", "") \
-	X(ENDS, GUARD_KERNEL, MATCHED, \
+	X(ENDS, GUARD_KERNEL, LABELLED, \
 	  "FIN or RST: conntrack must see the end of the connection", "") \
-	X(CHECKSUM_OFFLOAD, GUARD_KERNEL, UNMATCHED, /* summed.h */ \
+	X(CHECKSUM_OFFLOAD, GUARD_KERNEL, UNLABELLED, /* summed.h */ \
 	  "the sender left the checksum to hardware, which a virtual port does not have", "correct but slow: on the far end of the veth, ethtool -K FAR tx off") \
-	X(IPSEC, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, MATCHED, /* net/xfrm */ \
+	X(IPSEC, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, LABELLED, /* net/xfrm */ \
 	  "IPsec policies decide, which only the kernel can apply", "minne show fast-path names them; ip xfrm policy shows them") \
-	X(FOREIGN_FILTER, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, MATCHED, \
+	X(FOREIGN_FILTER, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, LABELLED, \
 	  "a packet filter that is not Minne's decides", "minne show fast-path names its chains: move its rules into the configuration, or remove it") \
-	X(TRAFFIC_CONTROL, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, MATCHED, \
+	X(TRAFFIC_CONTROL, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, LABELLED, \
 	  "traffic control (tc) of an interface decides", "minne show fast-path names it; tc qdisc and tc filter show it") \
-	X(KERNEL_ONLY, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, MATCHED, \
+	X(KERNEL_ONLY, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, LABELLED, \
 	  "another function of the kernel decides, which the fast path cannot repeat", "minne show fast-path names it") \
-	X(MULTIPATH_HASH, GUARD_KERNEL, MATCHED, \
+	X(MULTIPATH_HASH, GUARD_KERNEL, LABELLED, \
 	  "several next hops (ECMP) with a hash that only the kernel can compute", "minne show fast-path names the setting") \
-	X(NO_DAEMON, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, UNMATCHED, \
+	X(NO_DAEMON, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, UNLABELLED, \
 	  "no daemon has updated the tables for three minutes: the kernel forwards", "start it: systemctl start minne; if it runs, minne status shows which part does not answer")
 
 #ifndef REASONS_WORDS // for Go the table is enough
 #define NAME_DROP(name, text, hint) REASON_##name,
-#define NAME_PUNT(name, guard, match, text, hint) REASON_##name,
+#define NAME_PUNT(name, guard, label, text, hint) REASON_##name,
 enum reason {
 	REASON_NONE = 0, // forwarded
 	DROP_REASONS(NAME_DROP)

@@ -49,7 +49,7 @@ static __always_inline enum reason decide4(struct packet *p, struct decision *d,
 	PASS(FIREWALL, judge(p, d, c, 0));
 	PASS(CHECKSUM, summed4(p));
 	PASS(FRESH, refresh(d));
-	PASS(MATCH, recognised(p, d));
+	PASS(LABEL, label_limited(p, d));
 	return REASON_NONE;
 }
 
@@ -67,7 +67,7 @@ static __always_inline enum reason decide6(struct packet *p, struct decision *d,
 	PASS(FIREWALL, judge(p, d, c, 1));
 	PASS(CHECKSUM, summed6(p));
 	PASS(FRESH, refresh(d));
-	PASS(MATCH, recognised(p, d));
+	PASS(LABEL, label_limited(p, d));
 	return REASON_NONE;
 }
 

@@ -29,7 +29,7 @@ const volatile __u32 trace_build = 0;
 	X(FIREWALL)    /* what the firewall says of the pair of zones */                \
 	X(CHECKSUM)    /* is its checksum computed? */                                  \
 	X(FRESH)       /* does the kernel want to see a packet to this neighbour? */    \
-	X(MATCH)       /* is it more than flows with its label may send? */             \
+	X(LABEL)       /* is it more than flows with its label may send? */             \
 	X(REWRITE)     /* room for the tags to push */
 
 #define NAME_STAGE(name) STAGE_##name,

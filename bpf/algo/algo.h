@@ -5,7 +5,7 @@
  *
  * Each algorithm searches a table image: an array of 32-bit words in the CPU's byte
  * order, flat, with places told as numbers of words, so that it can be read from a file,
- * linked in or lie in an eBPF array. internal/subsystem/fastpath/image writes it. Values narrower than a
+ * linked in or lie in an eBPF array. internal/subsystem/fastpath/tableimage writes it. Values narrower than a
  * word are packed by shifts, wider ones are two words, the upper half first; so a
  * table for a CPU of the other byte order is the same words, each turned round.
  *

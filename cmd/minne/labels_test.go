@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/subsystem/fastpath/match"
+	"minne/internal/subsystem/fastpath/label"
 	"minne/internal/subsystem/flows"
 )
 
 // Hosts behind a router that masquerades: a connection that speaks BitTorrent is labelled, one that does not is not, and a
 // commit that drops the label ends it, and it alone.
-func TestRecognisedTraffic(t *testing.T) {
+func TestLabelledTraffic(t *testing.T) {
 	t.Parallel()
 	const section = `labels:
   sets:
@@ -48,7 +48,7 @@ func TestRecognisedTraffic(t *testing.T) {
 		t.Fatalf("labelled: %+v, expected what %s opened", a, opener)
 	}
 	b.want(0, "Label", "show", "flows")
-	var o match.Observed
+	var o label.Observed
 	b.json(&o, "show", "labels", "--json")
 	if s := o.Sets[0]; s.Flows != 1 || s.Packets < 2 || s.Dropped != 0 || s.Patterns[0].Flows != 1 || s.Patterns[1].Flows != 0 || o.Searched < 4 {
 		t.Errorf("show labels: %+v", o)
@@ -67,7 +67,7 @@ func TestRecognisedTraffic(t *testing.T) {
 	if n, err := peer.Read(make([]byte, 10)); err == nil {
 		t.Errorf("%d bytes came back where all is dropped", n)
 	}
-	b.want(0, "recognised", "show", "drops")
+	b.want(0, "label-limit", "show", "drops")
 	b.want(0, "dropped", "show", "labels")
 	b.want(0, "labels and their limits end", "apply", "--dry-run", b.file("plain.yaml", schoolConfig))
 }

@@ -12,10 +12,10 @@ import (
 
 // renames are the files that may rename, and what they rename.
 var renames = map[string]string{
-	"internal/base/atomicfile/atomicfile.go": "every file that is replaced as a whole",
-	"internal/daemon/router/beside.go":       "a directory",
-	"internal/daemon/router/lock.go":         "a file that it holds a lock on",
-	"internal/subsystem/services/ssh/ssh.go": "what ssh-keygen made",
+	"internal/base/atomicfile/atomicfile.go":    "every file that is replaced as a whole",
+	"internal/daemon/router/companion_files.go": "a directory",
+	"internal/daemon/router/lock.go":            "a file that it holds a lock on",
+	"internal/subsystem/services/ssh/ssh.go":    "what ssh-keygen made",
 }
 
 // TestRenames keeps a second way of replacing files out.

@@ -29,18 +29,18 @@ var floors = map[string][]string{
 
 // neighbours are the rooms of one floor that may know each other, and why. The lab's and the tests' rooms are free.
 var neighbours = map[[2]string]string{
-	{"appliance/boot", "appliance/slot"}:          "starts from a slot",
-	{"appliance/remotehands", "appliance/slot"}:   "reads which slot is used",
-	{"appliance/upgrade", "appliance/slot"}:       "writes a slot",
-	{"daemon/router", "daemon/show"}:              "a view names the function that prints its answer",
-	{"model/api", "model/revisions"}:              "its answers hold revisions",
-	{"model/policy", "model/config"}:              "it compiles the configuration",
-	{"subsystem/bypass", "subsystem/nft"}:         "reads the rules of other tables",
-	{"subsystem/fastpath", "subsystem/bypass"}:    "asks what others drop or translate",
-	{"subsystem/firewall", "subsystem/nft"}:       "writes its table",
-	{"subsystem/flows", "subsystem/fastpath"}:     "reads the flow table",
-	{"subsystem/judgement", "subsystem/fastpath"}: "fills the table of verdicts",
-	{"subsystem/kernel", "subsystem/nft"}:         "writes the table of repairs",
+	{"appliance/boot", "appliance/slot"}:        "starts from a slot",
+	{"appliance/remotehands", "appliance/slot"}: "reads which slot is used",
+	{"appliance/upgrade", "appliance/slot"}:     "writes a slot",
+	{"daemon/router", "daemon/show"}:            "a view names the function that prints its answer",
+	{"model/api", "model/revisions"}:            "its answers hold revisions",
+	{"model/policy", "model/config"}:            "it compiles the configuration",
+	{"subsystem/bypass", "subsystem/nft"}:       "reads the rules of other tables",
+	{"subsystem/fastpath", "subsystem/bypass"}:  "asks what others drop or translate",
+	{"subsystem/firewall", "subsystem/nft"}:     "writes its table",
+	{"subsystem/flows", "subsystem/fastpath"}:   "reads the flow table",
+	{"subsystem/offload", "subsystem/fastpath"}: "fills the table of verdicts",
+	{"subsystem/kernel", "subsystem/nft"}:       "writes the table of repairs",
 }
 
 // place is the floor of a path below the repository, such as internal/base/tick, and its room, base/tick.
@@ -128,7 +128,7 @@ func TestBreach(t *testing.T) {
 	}{
 		{"internal/model/config", "internal/base/tick", true},
 		{"internal/base/tick", "internal/model/config", false},
-		{"internal/subsystem/fastpath/match", "internal/lab/fulltable", false},
+		{"internal/subsystem/fastpath/label", "internal/lab/fulltable", false},
 		{"internal/lab/fulltable", "internal/subsystem/fastpath", true},
 		{"internal/lab/fulltable", "internal/daemon/router", false},
 		{"internal/appliance/setup", "internal/daemon/router", false},

@@ -17,9 +17,9 @@ import (
 	"minne/internal/model/packet"
 	"minne/internal/model/policy"
 	"minne/internal/subsystem/fastpath"
-	"minne/internal/subsystem/fastpath/judge"
+	"minne/internal/subsystem/fastpath/filter"
 	"minne/internal/subsystem/kernel"
-	"minne/internal/testing/judgementtest"
+	"minne/internal/testing/offloadtest"
 	"minne/internal/testing/policygen"
 )
 
@@ -51,7 +51,7 @@ func newLoaded(t *testing.T) *loaded {
 		l.fast.Close()
 		must(t, fastpath.Off(inst))
 	})
-	must(t, l.fast.Firewall().Apply(t.Context(), &judge.Policy{Kernel: "nothing yet"}))
+	must(t, l.fast.Firewall().Apply(t.Context(), &filter.Policy{Kernel: "nothing yet"}))
 	must(t, l.fast.Apply(t.Context(), desired))
 	ctx, cancel := context.WithCancel(context.Background())
 	watcher, ended := kernel.NewWatcher(log, l.fast), make(chan error, 1)
@@ -72,7 +72,7 @@ func newLoaded(t *testing.T) *loaded {
 // when there is none. The verdicts that they agree about are counted.
 func (l *loaded) disagreement(p *policy.Policy, trials []trial, verdicts map[string]int) string {
 	l.t.Helper()
-	voice, err := judgementtest.New(p)
+	voice, err := offloadtest.New(p)
 	must(l.t, err)
 	must(l.t, l.fast.Firewall().Apply(l.t.Context(), voice.Lowered))
 	for _, t := range trials {
@@ -95,11 +95,11 @@ func (l *loaded) disagreement(p *policy.Policy, trials []trial, verdicts map[str
 }
 
 // wanted is what the reference's verdict means for the program.
-func (l *loaded) wanted(voice *judgementtest.Voice, t trial) (want judge.Verdict, words string) {
+func (l *loaded) wanted(voice *offloadtest.Voice, t trial) (want filter.Verdict, words string) {
 	self, back := t.what.Out == "", t.what.Out == t.what.In && t.what.Source.Is6() // for a redirect perhaps
 	asked := t.what.Protocol == packet.ProtoTCP || t.what.Protocol == packet.ProtoUDP
 	if self || back || voice.Lowered.Translates && !asked { // conntrack may translate it, and can't be asked
-		return judge.Verdict{Action: judge.Kernel}, ""
+		return filter.Verdict{Action: filter.Kernel}, ""
 	}
 	return voice.Ask(t.what, 0, false)
 }
@@ -114,16 +114,16 @@ func (l *loaded) egress(t trial) int {
 }
 
 // wrongly says how the program's verdict is not the one that is wanted.
-func wrongly(got fastpath.Verdict, want judge.Verdict, egress int) string {
-	action := map[judge.Action]uint32{judge.Kernel: fastpath.ActionPass, judge.Permit: fastpath.ActionRedirect, judge.Drop: fastpath.ActionDrop}[want.Action]
+func wrongly(got fastpath.Verdict, want filter.Verdict, egress int) string {
+	action := map[filter.Action]uint32{filter.Kernel: fastpath.ActionPass, filter.Permit: fastpath.ActionRedirect, filter.Drop: fastpath.ActionDrop}[want.Action]
 	switch {
 	case got.Action != action:
 		return "another verdict"
-	case want.Action != judge.Kernel && got.Judged != want:
+	case want.Action != filter.Kernel && got.Judged != want:
 		return fmt.Sprintf("the rules say %+v", got.Judged)
-	case want.Action == judge.Drop && got.Reason.String() != "denied":
+	case want.Action == filter.Drop && got.Reason.String() != "denied":
 		return "dropped for another reason"
-	case want.Action == judge.Permit && got.Egress != egress:
+	case want.Action == filter.Permit && got.Egress != egress:
 		return fmt.Sprintf("leaves by link %d, not %d", got.Egress, egress)
 	}
 	return ""

@@ -2,11 +2,11 @@
 
 // Package policy asks three voices about the same packets: the reference of package
 // policy, the kernel with the nftables text that package firewall makes, and the
-// classifier's tables with the rules that package judgement makes. For each of many
+// classifier's tables with the rules that package offload makes. For each of many
 // random policies, packets at the edges of its rules are sent through a router of the
 // kernel's, and what comes out, what is answered, and which rule counted it must be what
 // the reference says; so must the classifier's verdict and its counter. (The tests of
-// package judgement ask the reference and the classifier alone about many more.) With
+// package offload ask the reference and the classifier alone about many more.) With
 // MINNE_TEST_LONG=1 there are 500 policies and 1,000 packets for each.
 package policy
 
@@ -26,7 +26,7 @@ import (
 	"minne/internal/model/packet"
 	"minne/internal/model/policy"
 	"minne/internal/subsystem/firewall"
-	"minne/internal/testing/judgementtest"
+	"minne/internal/testing/offloadtest"
 	"minne/internal/testing/policygen"
 )
 
@@ -101,7 +101,7 @@ func (d disagreement) String() string {
 // replies to those that pass, and compares. counts tells of rules that counted otherwise.
 func (v *voices) disagreements(p *policy.Policy, trials []trial, verdicts map[string]int) (wrong []disagreement, counts string) {
 	v.t.Helper()
-	classifier, err := judgementtest.New(p)
+	classifier, err := offloadtest.New(p)
 	must(v.t, err)
 	// An empty policy between two makes the counters of equal ones begin anew.
 	must(v.t, v.firewall.Apply(context.Background(), firewall.Desired{}))

@@ -15,14 +15,14 @@ import (
 	"minne/internal/lab/algo/lpm"
 	"minne/internal/subsystem/fastpath/automaton"
 	"minne/internal/subsystem/fastpath/fib"
-	"minne/internal/subsystem/fastpath/image"
+	"minne/internal/subsystem/fastpath/tableimage"
 )
 
 // question is a table, what it is asked for, and what plain Go answers.
 type question struct {
 	name      string
 	algorithm string
-	image     *image.Image                                 // or, of the router's own structures:
+	image     *tableimage.Image                            // or, of the router's own structures:
 	router    func(order binary.ByteOrder) ([]byte, error) // the file
 	sets      [][]byte
 	want      []string // checksum of the answers to each set
@@ -64,7 +64,7 @@ func randomBytes(n int, rng *rand.Rand) []byte {
 type filter interface {
 	Add(key []byte) error
 	Has(key []byte) bool
-	Image() (*image.Image, error)
+	Image() (*tableimage.Image, error)
 }
 
 func newFilter(p bloom.Parameters, counting bool) (filter, error) {
@@ -168,7 +168,7 @@ func prefixes(rng *rand.Rand) ([]question, error) {
 				return nil, err
 			}
 		}
-		for name, build := range map[string]func(lpm.Family, []lpm.Route) (*image.Image, error){
+		for name, build := range map[string]func(lpm.Family, []lpm.Route) (*tableimage.Image, error){
 			"tree-bitmap": lpm.TreeBitmap, "shape-shifting": lpm.ShapeShifting,
 		} {
 			m, err := build(f, routes)

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"testing"
 
-	"minne/internal/subsystem/fastpath/image"
+	"minne/internal/subsystem/fastpath/tableimage"
 )
 
 // complaint is the exit code of a program whose sanitizer found something.
@@ -131,9 +131,9 @@ func TestRefused(t *testing.T) {
 		{"longer", "bloom", append(bytes.Clone(img), 0), filter.sets[0], "longer than its header tells"},
 		{"no hashes", "bloom", resealed(t, filter.image, 8, 0), filter.sets[0], "not a Bloom filter's"},
 		{"places outside", "bloom", resealed(t, filter.image, 10, 1<<31), filter.sets[0], "not a Bloom filter's"},
-		{"family 5", "tree-bitmap", resealed(t, tree.image, image.HeadOwn, 5), tree.sets[0], "another family"},
-		{"another family's keys", "tree-bitmap", resealed(t, tree.image, image.HeadOwn, 10-tree.image.Words[image.HeadOwn]), tree.sets[0], "its keys are not of"},
-		{"too many patterns", "d2fa", resealed(t, d2fa.image, image.HeadOwn, 1<<30), d2fa.sets[0], "more than this program has room for"},
+		{"family 5", "tree-bitmap", resealed(t, tree.image, tableimage.HeadOwn, 5), tree.sets[0], "another family"},
+		{"another family's keys", "tree-bitmap", resealed(t, tree.image, tableimage.HeadOwn, 10-tree.image.Words[tableimage.HeadOwn]), tree.sets[0], "its keys are not of"},
+		{"too many patterns", "d2fa", resealed(t, d2fa.image, tableimage.HeadOwn, 1<<30), d2fa.sets[0], "more than this program has room for"},
 		{"of the other byte order", "range", foreign, range4.sets[0], "the other byte order"},
 		{"another of the router's", "direct24", foreign, range4.sets[0], "the other byte order"},
 		{"keys for payload", "d2fa", d2fa.image.Bytes(binary.LittleEndian), filter.sets[0], "mnp1"},
@@ -210,9 +210,9 @@ func bigEndian(data []byte, at int, to uint32) []byte {
 }
 
 // resealed is an image with a changed word and a checksum that fits.
-func resealed(t *testing.T, m *image.Image, at int, to uint32) []byte {
+func resealed(t *testing.T, m *tableimage.Image, at int, to uint32) []byte {
 	t.Helper()
-	changed := &image.Image{Kind: m.Kind, Words: bytesToWords(m.Bytes(binary.LittleEndian))}
+	changed := &tableimage.Image{Kind: m.Kind, Words: bytesToWords(m.Bytes(binary.LittleEndian))}
 	changed.Words[at] = to
 	if err := changed.Seal(); err != nil {
 		t.Fatal(err)

@@ -88,7 +88,7 @@ func NewDaemon(inst instance.Instance, log *slog.Logger, journal *Journal, versi
 		read:        reader{inst: inst, log: log}.read,
 		fingerprint: prints.of,
 		fault:       fault,
-		beside:      besideOf(inst.Config, inst.Secrets, inst.StateDir),
+		companions:  newCompanionFiles(inst.Config, inst.Secrets, inst.StateDir),
 		onDegraded:  d.mend.wake,
 		onOlder:     func(why string) { d.parts.health.Fault("revision", why) },
 		onInPlace:   boot.InPlace,

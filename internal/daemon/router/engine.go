@@ -17,7 +17,7 @@ import (
 	"minne/internal/model/config"
 	"minne/internal/model/policy"
 	"minne/internal/model/revisions"
-	"minne/internal/subsystem/fastpath/match"
+	"minne/internal/subsystem/fastpath/label"
 	"minne/internal/subsystem/firewall"
 )
 
@@ -48,7 +48,7 @@ type Input struct {
 	Config   *config.Config
 	Secrets  config.Secrets
 	Firewall firewall.Desired
-	Match    *match.Sets // nil without patterns
+	Labels   *label.Sets // nil without patterns
 }
 
 // odd is what is right about the configuration, but seldom meant.
@@ -85,7 +85,7 @@ type Engine struct {
 	// fault is called at the named points of a commit, for tests (see fault_on.go).
 	fault func(point string) error
 	// beside are the files that a restore exchanges with the configuration; nil for none.
-	beside *beside
+	companions *companionFiles
 	// onDegraded is called when the running configuration is not fully in place.
 	onDegraded func()
 	// onOlder is called with the reason when an older revision than the newest confirmed one has to

@@ -79,7 +79,7 @@ func (p parts) explain(frame []byte, port int) (show.Explained, error) {
 	}
 	x.Kernel = &o
 	if !o.Dropped && (o.Local || o.Egress != "") {
-		x.Firewall = p.judging.ask(e.Interface, o.Egress, e.IP)
+		x.Firewall = p.offload.ask(e.Interface, o.Egress, e.IP)
 	}
 	return x, nil
 }

@@ -13,7 +13,7 @@ import (
 
 // ask judges a packet that comes in by one interface and leaves by another, "" for the router. nil
 // when there is no firewall.
-func (g *judging) ask(in, out string, s packet.Summary) *show.Firewalled {
+func (g *offloader) ask(in, out string, s packet.Summary) *show.Firewalled {
 	g.mu.Lock()
 	p := g.policy
 	g.mu.Unlock()

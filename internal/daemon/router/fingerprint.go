@@ -61,8 +61,8 @@ func (f fingerprinter) of(in Input) map[string]string {
 	for path, text := range in.Firewall.Files {
 		prints["file "+path] = f.print(text) // no secret's name has a blank
 	}
-	if in.Match != nil {
-		for path, text := range in.Match.Files {
+	if in.Labels != nil {
+		for path, text := range in.Labels.Files {
 			prints["file "+path] = f.print(text)
 		}
 	}

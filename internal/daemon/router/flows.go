@@ -47,7 +47,7 @@ var Labels = View[Nothing, show.LabelsView]{
 		Long: `Show what the patterns of the section labels have matched: flows by label and by pattern, the traffic of these flows, and
 what was dropped above their rate limit. Counters restart with the daemon and with a change of the patterns.`},
 	Read: func(_ context.Context, d *Daemon, _ Nothing) (show.LabelsView, error) {
-		o, err := d.parts.fastpath.Recognised()
+		o, err := d.parts.fastpath.ObserveLabels()
 		return show.LabelsView{On: o != nil, Observed: o}, err
 	},
 	Print: only[Nothing](show.Labels),

@@ -16,7 +16,7 @@ import (
 	"minne/internal/base/medium"
 	"minne/internal/model/config"
 	"minne/internal/model/policy"
-	"minne/internal/subsystem/fastpath/match"
+	"minne/internal/subsystem/fastpath/label"
 	"minne/internal/subsystem/firewall"
 	"minne/internal/subsystem/services"
 )
@@ -55,9 +55,9 @@ func (r reader) read(source, text string, strict bool, reach policy.Reach) (Inpu
 	if err != nil {
 		return in, err
 	}
-	in.Match, err = match.Compile(cfg, filepath.Dir(r.inst.Config), reach)
+	in.Labels, err = label.Compile(cfg, filepath.Dir(r.inst.Config), reach)
 	if err != nil && !strict {
-		r.log.Error("flows are not recognised by patterns", "error", err)
+		r.log.Error("flows get no labels", "error", err)
 		err = nil
 	}
 	return in, err
@@ -108,7 +108,7 @@ func (r reader) preview(source, text string, _ bool) (Input, error) {
 		err = in.Firewall.Broken
 	}
 	if err == nil {
-		in.Match, err = match.Compile(cfg, filepath.Dir(r.inst.Config))
+		in.Labels, err = label.Compile(cfg, filepath.Dir(r.inst.Config))
 	}
 	return in, err
 }

@@ -38,7 +38,7 @@ func (e *Engine) Restore(ctx context.Context, user string, q api.RestoreQuestion
 		return api.Result{}, err
 	}
 	newest, _ := e.store.Newest()
-	if err := e.beside.exchange(q.Config, newest.Number, q.Files, history); err != nil {
+	if err := e.companions.exchange(q.Config, newest.Number, q.Files, history); err != nil {
 		return api.Result{}, fmt.Errorf("nothing was changed: %w", err)
 	}
 	t, err := e.prepare(q.Commit)
@@ -58,7 +58,7 @@ func (e *Engine) Restore(ctx context.Context, user string, q api.RestoreQuestion
 
 // unrestored puts the files back as they were, and returns why.
 func (e *Engine) unrestored(why error) error {
-	if err := e.beside.back(); err != nil {
+	if err := e.companions.back(); err != nil {
 		e.log.Error("the files beside the configuration could not be put back", "error", err)
 		return fmt.Errorf("%w\nand the files beside the configuration could not be put back: %w", why, err)
 	}
@@ -68,7 +68,7 @@ func (e *Engine) unrestored(why error) error {
 // restored keeps the files of a restore, and takes its history in. That is for reading and
 // for going back: none of it is ever what the router starts with.
 func (e *Engine) restored() {
-	history, err := e.beside.keep()
+	history, err := e.companions.keep()
 	if err != nil {
 		e.log.Error("the files of the restore are in place, but it could not be ended", "error", err)
 	}
@@ -100,7 +100,7 @@ func (e *Engine) restored() {
 // settleRestore decides about files of a restore that an earlier daemon left in the
 // middle: they belong to the revision that came with them.
 func (e *Engine) settleRestore(waiting *target) {
-	text, after, ok := e.beside.pending()
+	text, after, ok := e.companions.pending()
 	if !ok {
 		return
 	}
@@ -114,15 +114,15 @@ func (e *Engine) settleRestore(waiting *target) {
 		}
 	}
 	e.log.Warn("a restore was not ended, which is undone")
-	if err := e.beside.back(); err != nil {
+	if err := e.companions.back(); err != nil {
 		e.log.Error("the files beside the configuration could not be put back", "error", err)
 	}
 }
 
 // dropRestore puts the files back when the revision that they came with is dropped.
 func (e *Engine) dropRestore(rev revisions.Revision) {
-	if text, after, ok := e.beside.pending(); ok && restoredBy(rev, text, after) {
-		if err := e.beside.back(); err != nil {
+	if text, after, ok := e.companions.pending(); ok && restoredBy(rev, text, after) {
+		if err := e.companions.back(); err != nil {
 			e.log.Error("the files beside the configuration could not be put back", "error", err)
 		}
 	}
@@ -133,9 +133,9 @@ func restoredBy(rev revisions.Revision, text string, after int) bool {
 	return rev.Number > after && digest(rev.Config) == text
 }
 
-// besideOf returns the files beside the instance's configuration.
-func besideOf(config, secrets, stateDir string) *beside {
-	return &beside{
+// newCompanionFiles returns the files beside the instance's configuration.
+func newCompanionFiles(config, secrets, stateDir string) *companionFiles {
+	return &companionFiles{
 		dir:     filepath.Dir(config),
 		own:     map[string]string{backup.ConfigName: config, backup.SecretsName: secrets},
 		journal: filepath.Join(stateDir, "restore"),

@@ -32,7 +32,7 @@ type parts struct {
 	watcher  *kernel.Watcher // tells fastpath
 	routing  *routing.Routing
 	fastpath *fastpath.FastPath
-	judging  *judging // tells fastpath what firewall says
+	offload  *offloader // tells fastpath what firewall says
 	flows    *flows.Table
 	services *running
 	reassert *reassert // puts back what others change of kernel
@@ -48,26 +48,26 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 	book := flows.New(fast, filter.Zones)
 	fast.TellFlows(book)
 	own := inst.OwnsHost()
-	told := health.NewBook(log.With("task", "health"))
-	fast.TellHealth(told)
-	filter.TellHealth(told)
+	faults := health.NewBook(log.With("task", "health"))
+	fast.TellHealth(faults)
+	filter.TellHealth(faults)
 	kern := kernel.New(log.With("task", "kernel"), kernel.Options{OwnHost: own})
 	fast.AskConntrack(func() fastpath.Conntrack { return new(flows.Asker) })
 	clock := tick.New()
 	clock.Add(fast.Look)
 	p := parts{
-		judging:  newJudging(log.With("task", "firewall"), filter, fast),
+		offload:  newOffloader(log.With("task", "firewall"), filter, fast),
 		inst:     inst,
 		log:      log,
-		health:   told,
+		health:   faults,
 		tick:     clock,
 		firewall: filter,
 		kernel:   kern,
 		watcher:  kernel.NewWatcher(log.With("task", "watcher"), fast),
-		routing:  routing.New(inst, told, log.With("task", "routing")),
+		routing:  routing.New(inst, faults, log.With("task", "routing")),
 		fastpath: fast,
 		flows:    book,
-		services: startServices(service.Host{RunDir: inst.RunDir, Config: inst.Config, Own: own, Log: log}, kern, told),
+		services: startServices(service.Host{RunDir: inst.RunDir, Config: inst.Config, Own: own, Log: log}, kern, faults),
 	}
 	p.reassert = newReassert(log, p.watcher, kern, p.health, p.tick)
 	return p
@@ -85,8 +85,8 @@ func (p parts) subsystems() []Subsystem {
 		part[firewall.Desired]{ // at once: no packet passes beside rules that the kernel has
 			name:    "fast-path-firewall",
 			render:  func(in Input) (firewall.Desired, error) { return in.Firewall, nil },
-			verbs:   p.judging,
-			restore: p.judging.Apply,
+			verbs:   p.offload,
+			restore: p.offload.Apply,
 		},
 		part[kernel.Desired]{
 			name:    "kernel",
@@ -111,7 +111,7 @@ func (p parts) subsystems() []Subsystem {
 
 func renderFastPath(in Input) (fastpath.Desired, error) {
 	d, err := fastpath.Render(in.Config)
-	d.Match = in.Match
+	d.Labels = in.Labels
 	return d, err
 }
 

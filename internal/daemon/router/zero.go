@@ -177,5 +177,5 @@ func (d *Daemon) firewallCounts(ctx context.Context) (firewall.Observed, error) 
 	if err != nil {
 		return o, err
 	}
-	return o, d.parts.judging.addCounts(&o)
+	return o, d.parts.offload.addCounts(&o)
 }

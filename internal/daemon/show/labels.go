@@ -7,13 +7,13 @@ import (
 	"io"
 	"strings"
 
-	"minne/internal/subsystem/fastpath/match"
+	"minne/internal/subsystem/fastpath/label"
 )
 
 // LabelsView answers show labels.
 type LabelsView struct {
 	On              bool `json:"on"` // there are patterns
-	*match.Observed      // nil without
+	*label.Observed      // nil without
 }
 
 // maxPatternShown bounds a pattern in the table, in characters.

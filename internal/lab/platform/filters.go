@@ -9,7 +9,7 @@ import (
 
 	"minne/internal/lab/algo/bloom"
 	"minne/internal/lab/algo/dataset"
-	"minne/internal/subsystem/fastpath/image"
+	"minne/internal/subsystem/fastpath/tableimage"
 )
 
 // Parameters of the filters.
@@ -23,7 +23,7 @@ const (
 type filter interface {
 	Add([]byte) error
 	Has([]byte) bool
-	Image() (*image.Image, error)
+	Image() (*tableimage.Image, error)
 	Bytes() int
 	Hashes() int
 }

@@ -11,7 +11,7 @@ import (
 	"minne/internal/lab/algo/dataset"
 	"minne/internal/lab/algo/lpm"
 	"minne/internal/lab/algo/lpmbench"
-	"minne/internal/subsystem/fastpath/image"
+	"minne/internal/subsystem/fastpath/tableimage"
 )
 
 // asking is one way to go through a set in eBPF.
@@ -171,7 +171,7 @@ func (c *routeContender) time(a asking) (float64, error) {
 }
 
 // patterns is a contender for pattern matching.
-func (k *kernelSide) patterns(m *image.Image, payload [][]byte) (contender, error) {
+func (k *kernelSide) patterns(m *tableimage.Image, payload [][]byte) (contender, error) {
 	p, err := automatonbench.Load(m)
 	if err != nil {
 		return nil, err
@@ -228,7 +228,7 @@ func (c *patternContender) time(asking) (float64, error) {
 }
 
 // filter is a contender for Bloom filters; each set has its keys, all of one length.
-func (k *kernelSide) filter(m *image.Image, keys [][][]byte) (contender, error) {
+func (k *kernelSide) filter(m *tableimage.Image, keys [][][]byte) (contender, error) {
 	b, err := bloombench.NewBench(len(keys[0][0]))
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 	"minne/internal/lab/algo/lpmbench"
 	"minne/internal/lab/platform/data"
 	"minne/internal/subsystem/fastpath/fib"
-	"minne/internal/subsystem/fastpath/image"
+	"minne/internal/subsystem/fastpath/tableimage"
 )
 
 var routeAlgorithms = []string{TreeBitmap, ShapeShifting, RangeTable, Direct24, Staged16, TrieMap, KernelFIB}
@@ -40,7 +40,7 @@ func (b *builder) routeWorkloads(f lpm.Family, routes []lpm.Route) error {
 	}
 	for _, c := range []struct {
 		algorithm, native string
-		build             func(lpm.Family, []lpm.Route) (*image.Image, error)
+		build             func(lpm.Family, []lpm.Route) (*tableimage.Image, error)
 	}{
 		{TreeBitmap, "tree-bitmap", lpm.TreeBitmap},
 		{ShapeShifting, "shape-shifting", lpm.ShapeShifting},

@@ -31,10 +31,10 @@ type look struct {
 
 // Follower reads everything once and follows it from there.
 type Follower struct {
-	log  *slog.Logger
-	tell func(State)
-	quit context.CancelFunc
-	ears []*os.File
+	log     *slog.Logger
+	tell    func(State)
+	quit    context.CancelFunc
+	sockets []*os.File
 
 	mu    sync.Mutex // of what the looks have found, and of telling it
 	looks []*look
@@ -93,7 +93,7 @@ func Follow(log *slog.Logger, tell func(State)) (*Follower, State, error) {
 // Close ends it. tell may be called once more.
 func (f *Follower) Close() {
 	f.quit()
-	for _, ear := range f.ears {
+	for _, ear := range f.sockets {
 		ear.Close()
 	}
 }
@@ -208,7 +208,7 @@ func (f *Follower) hear(ctx context.Context, protocol, group int, l *look) error
 		ear.Close()
 		return fmt.Errorf("hear of changes of %s: %w", l.name, err)
 	}
-	f.ears = append(f.ears, ear)
+	f.sockets = append(f.sockets, ear)
 	go func() {
 		buffer := make([]byte, 32<<10)
 		for {

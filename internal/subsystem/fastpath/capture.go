@@ -14,7 +14,7 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 
-	"minne/internal/subsystem/fastpath/judge"
+	"minne/internal/subsystem/fastpath/filter"
 	"minne/internal/subsystem/fastpath/mapped"
 )
 
@@ -217,12 +217,12 @@ func (f *FastPath) readCapture(c *capture, each func(CapturedPacket) error) erro
 
 // capturedNames are what an operator calls the numbers in a record.
 type capturedNames struct {
-	links map[int]string                   // by ifindex
-	rules *[2]atomic.Pointer[judge.Policy] // that name their counters, of the firewall's two buffers
+	links map[int]string                    // by ifindex
+	rules *[2]atomic.Pointer[filter.Policy] // that name their counters, of the firewall's two buffers
 }
 
 func (f *FastPath) namesOf() capturedNames {
-	names := capturedNames{links: map[int]string{}, rules: &[2]atomic.Pointer[judge.Policy]{}}
+	names := capturedNames{links: map[int]string{}, rules: &[2]atomic.Pointer[filter.Policy]{}}
 	f.locked(func() {
 		names.rules = &f.tables.judgedBy
 		for index := range f.tables.links {
@@ -233,7 +233,7 @@ func (f *FastPath) namesOf() capturedNames {
 }
 
 // rule names what decided by the policy of some flags.
-func (n *capturedNames) rule(flags uint32, v judge.Verdict) string {
+func (n *capturedNames) rule(flags uint32, v filter.Verdict) string {
 	p := n.rules[flags&policyBuffer].Load()
 	if p == nil || v.Counter == 0 {
 		return ""
@@ -265,7 +265,7 @@ func decodeCaptured(raw []byte, names capturedNames, boot time.Time) (CapturedPa
 		Port:    names.links[int(n.Uint32(raw[8:]))],
 		Egress:  names.links[int(n.Uint32(raw[12:]))],
 		Verdict: VerdictOf(n.Uint32(raw[16:])),
-		Rule:    names.rule(n.Uint32(raw[28:]), judge.VerdictOf(n.Uint32(raw[24:]))),
+		Rule:    names.rule(n.Uint32(raw[28:]), filter.VerdictOf(n.Uint32(raw[24:]))),
 		Length:  int(n.Uint32(raw[32:])),
 		Frame:   append([]byte(nil), raw[capturedHeader:capturedHeader+bytes]...),
 		Sent:    raw[38] != 0,

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"minne/internal/subsystem/fastpath/judge"
+	"minne/internal/subsystem/fastpath/filter"
 )
 
 // CaptureFilter says which packets a capture wants; all conditions must hold.
@@ -112,7 +112,7 @@ func (w *firewall) countersOf(rule string) (counters [2]uint16, err error) {
 		counters = [2]uint16{uint16(number), uint16(number)}
 	}
 	for _, r := range p.Rules {
-		if c := judge.VerdictOf(r.Verdict).Counter; counters[0] <= c && c <= counters[1] {
+		if c := filter.VerdictOf(r.Verdict).Counter; counters[0] <= c && c <= counters[1] {
 			return counters, nil
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"minne/internal/model/config"
 	"minne/internal/subsystem/fastpath/fib"
 	"minne/internal/subsystem/fastpath/guard"
-	"minne/internal/subsystem/fastpath/match"
+	"minne/internal/subsystem/fastpath/label"
 )
 
 // Desired is the fast path that a configuration asks for.
@@ -21,7 +21,7 @@ type Desired struct {
 	Flows      int                    `json:"flows"`      // room in the flow table; 0 for the default
 	Interfaces map[string]DesiredPort `json:"interfaces"` // by kernel name, those that the kernel alone has left out
 	Guard      guard.Settings         `json:"guard"`
-	Match      *match.Sets            `json:"match,omitempty"` // nil: flows are not recognised
+	Labels     *label.Sets            `json:"labels,omitempty"` // nil: flows are not labelled
 }
 
 // DesiredPort is what one interface should do.

@@ -19,7 +19,7 @@
 //     rp_filter per interface, and what drivers can do
 //   - bypassed.go leaves to the kernel what would miss something else of it
 //   - followed.go makes flows of connections that the program can't ask conntrack about
-//   - match.go has flows recognised by patterns in their first bytes
+//   - label.go has flows labelled by patterns in their first bytes
 //   - run.go asks the program about one packet; samples.go hears of drops and punts
 //   - observe.go tells what is going on; bpf/reasons.h has the words for it
 //
@@ -33,7 +33,7 @@ package fastpath
 // The program is built twice: routerct asks conntrack through the kernel's functions for it, which
 // needs BTF, and router runs on kernels without.
 
-//go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -cc $BPF_CLANG -strip $BPF_STRIP -type reason -type stage -type match_flow router ../../../bpf/router.bpf.c -- -I../../../bpf/include -O2 -g -Wall -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu -I/usr/include/arm-linux-gnueabihf -I/usr/include/i386-linux-gnu -I/usr/include/riscv64-linux-gnu
+//go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -cc $BPF_CLANG -strip $BPF_STRIP -type reason -type stage -type label_flow router ../../../bpf/router.bpf.c -- -I../../../bpf/include -O2 -g -Wall -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu -I/usr/include/arm-linux-gnueabihf -I/usr/include/i386-linux-gnu -I/usr/include/riscv64-linux-gnu
 //go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -cc $BPF_CLANG -strip $BPF_STRIP routerct ../../../bpf/router.bpf.c -- -I../../../bpf/include -DCONNTRACK -O2 -g -Wall -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu -I/usr/include/arm-linux-gnueabihf -I/usr/include/i386-linux-gnu -I/usr/include/riscv64-linux-gnu
 //go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -cc $BPF_CLANG -strip $BPF_STRIP flowenter ../../../bpf/flowenter.bpf.c -- -I../../../bpf/include -O2 -g -Wall -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu -I/usr/include/arm-linux-gnueabihf -I/usr/include/i386-linux-gnu -I/usr/include/riscv64-linux-gnu
 //go:generate $BPF_CLANG -E -P -x c -o reasons_words.go reasons.go.in

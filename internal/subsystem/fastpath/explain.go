@@ -74,7 +74,7 @@ func (f *FastPath) Explain(frame []byte, ifindex int) (Explanation, error) {
 	}
 	j := &journey{t: f.tables, verdict: v, ip: packet.Summarize(frame)}
 	e := Explanation{Packet: j.ip.String(), Steps: j.steps(), Verdict: VerdictOf(v.Action), Run: v, IP: j.ip}
-	e.Label = f.prog.match.Label(int(v.trace.Label))
+	e.Label = f.prog.label.Label(int(v.trace.Label))
 	if v.Ingress != 0 {
 		e.Interface = f.tables.nameOf(v.Ingress)
 	}

@@ -47,7 +47,7 @@ type FastPath struct {
 	incapable map[string]bool   // those of them whose drivers can't
 	adopted   int               // ports taken over from an earlier daemon
 	broken    error             // why the program can't be loaded
-	ears      []*os.File        // sockets that hear of settings and features
+	sockets   []*os.File        // sockets that hear of settings and features
 	failed    error             // of ports, since the last Apply
 	astray    error             // programs of an earlier daemon are on ports and can't be told to do nothing
 	foreign   bool              // a port that should have the program has somebody else's
@@ -102,7 +102,7 @@ func (f *FastPath) start() error {
 		return err
 	}
 	f.ports, f.adopted = ports, len(ports)
-	s := shape{structure: f.structureFor(fib.Small), capacity4: fib.Small, capacity6: fib.Small, tells: f.listener != nil, match: f.desired.Match}
+	s := shape{structure: f.structureFor(fib.Small), capacity4: fib.Small, capacity6: fib.Small, tells: f.listener != nil, label: f.desired.Labels}
 	s.firewall = f.firewall.shape(s.firewall, f.desired.Flows)
 	err = f.withFlowsOrWithout(s, func(s shape) (err error) {
 		f.prog, err = loadCounting(f.inst.BPFDir, s)
@@ -129,14 +129,14 @@ func (f *FastPath) start() error {
 	if err != nil {
 		return err
 	}
-	f.ears = append(f.ears, ear)
+	f.sockets = append(f.sockets, ear)
 	ear, err = listenFeatures(featuresChanged)
 	if errors.Is(err, errNoFeatures) {
 		f.log.Warn("ports are trusted to transmit", "error", err)
 	} else if err != nil {
 		return err
 	} else {
-		f.ears = append(f.ears, ear)
+		f.sockets = append(f.sockets, ear)
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (f *FastPath) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.dropCapture(f.capturing, errors.New("the fast path ends"))
-	for _, ear := range f.ears {
+	for _, ear := range f.sockets {
 		ear.Close()
 	}
 	if f.bypass != nil {
@@ -198,7 +198,7 @@ func (f *FastPath) Close() {
 	if f.prog != nil {
 		f.prog.close()
 	}
-	f.ears, f.ports, f.prog, f.tables = nil, map[int]*port{}, nil, nil
+	f.sockets, f.ports, f.prog, f.tables = nil, map[int]*port{}, nil, nil
 	f.broken = errors.New("the fast path is closed")
 }
 
@@ -227,7 +227,7 @@ func (f *FastPath) Apply(_ context.Context, d Desired) error {
 	f.forgetDetached()
 	f.tables.desired = d
 	s := f.restructured(f.prog.shape)
-	s.match = f.prog.matchFor(d)
+	s.label = f.prog.labelsFor(d)
 	if s.firewall.conntrack {
 		s.firewall.flows = flowsFor(d.Flows)
 	}
@@ -244,8 +244,8 @@ func (f *FastPath) Apply(_ context.Context, d Desired) error {
 		return err
 	}
 	f.prog.guard.Set(d.Guard)
-	if d.Match != nil {
-		f.prog.limits.Set(d.Match)
+	if d.Labels != nil {
+		f.prog.limits.Set(d.Labels)
 	}
 	f.tables.reread()
 	f.failed = f.reconcile()

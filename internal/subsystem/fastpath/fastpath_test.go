@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/base/instance"
-	"minne/internal/subsystem/fastpath/judge"
+	"minne/internal/subsystem/fastpath/filter"
 	"minne/internal/subsystem/kernel"
 	"minne/internal/testing/testns"
 	"minne/internal/testing/testuml"
@@ -48,7 +48,7 @@ type bench struct {
 	watch   context.CancelFunc
 	watched chan struct{}
 
-	firewall *judge.Policy // what the daemon tells the fast path when it starts
+	firewall *filter.Policy // what the daemon tells the fast path when it starts
 }
 
 var (
@@ -110,7 +110,7 @@ func addNeighbour(t testing.TB, l netlink.Link, address string, mac net.Hardware
 func newBench(t testing.TB) *bench { return newBenchWith(t, nil) }
 
 // newBenchWith is a bench whose daemon has a firewall from the beginning.
-func newBenchWith(t testing.TB, firewall *judge.Policy) *bench {
+func newBenchWith(t testing.TB, firewall *filter.Policy) *bench {
 	t.Helper()
 	b := &bench{t: t, firewall: firewall, inst: instance.Instance{Name: "test", RunDir: t.TempDir(), BPFDir: filepath.Join("/sys/fs/bpf", t.Name())}}
 	b.in, b.a = addVeth(t, "in", "a", macIn)

@@ -16,8 +16,8 @@ import (
 
 	"minne/internal/base/plan"
 	"minne/internal/subsystem/fastpath/classify"
+	"minne/internal/subsystem/fastpath/filter"
 	"minne/internal/subsystem/fastpath/flow"
-	"minne/internal/subsystem/fastpath/judge"
 	"minne/internal/subsystem/fastpath/mapped"
 )
 
@@ -57,7 +57,7 @@ const (
 // firewall is what the fast path was told of the firewall, and compiled of it.
 type firewall struct {
 	told    bool // ApplyFirewall was called: what is here is the operator's word
-	policy  *judge.Policy
+	policy  *filter.Policy
 	tables  *classify.Tables // nil when the kernel judges
 	kernel  string           // why the kernel judges all; "" when it does not
 	compile time.Duration
@@ -65,7 +65,7 @@ type firewall struct {
 	modules string               // of the kernel, when it was found to have no such functions
 	noFlows string               // why the kernel carries connections though they could be carried here
 	changed bool                 // sets have other members than policy says (ChangeSet)
-	counted *judge.Policy        // whose rules the counters in force are of
+	counted *filter.Policy       // whose rules the counters in force are of
 	carried map[uint16]RuleCount // of the same rules, by counters that were in force before
 }
 
@@ -77,14 +77,14 @@ type Firewall struct{ f *FastPath }
 func (f *FastPath) Firewall() Firewall { return Firewall{f} }
 
 // Plan tells nothing: what changes in the firewall, the kernel's part of it tells.
-func (Firewall) Plan(context.Context, *judge.Policy) ([]plan.Change, error) { return nil, nil }
+func (Firewall) Plan(context.Context, *filter.Policy) ([]plan.Change, error) { return nil, nil }
 
 // Apply makes packets be judged by p from now on; nil is no firewall. Every packet is judged
 // wholly by the old one or the new one. Flows that were known are learned anew from conntrack, so
 // what was ended there passes no more when Apply returns. What the fast path can't repeat is left
 // to the kernel, so there is nothing that fails an apply but a machine that refuses memory; then all packets
 // are left to the kernel, whose rules are in force already.
-func (w Firewall) Apply(_ context.Context, p *judge.Policy) error {
+func (w Firewall) Apply(_ context.Context, p *filter.Policy) error {
 	f := w.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,7 +111,7 @@ func (w Firewall) Apply(_ context.Context, p *judge.Policy) error {
 }
 
 // putJudged puts the firewall that was told into the program, or into another one with more room.
-func (f *FastPath) putJudged(p *judge.Policy) error {
+func (f *FastPath) putJudged(p *filter.Policy) error {
 	s := f.prog.shape
 	s.firewall = f.firewall.shape(s.firewall, f.desired.Flows)
 	switch {
@@ -151,7 +151,7 @@ func modules() string {
 }
 
 // tell takes in a firewall and compiles its rules.
-func (w *firewall) tell(p *judge.Policy) {
+func (w *firewall) tell(p *filter.Policy) {
 	w.told, w.policy, w.tables, w.kernel, w.changed = true, p, nil, "", false
 	if p == nil {
 		return
@@ -162,7 +162,7 @@ func (w *firewall) tell(p *judge.Policy) {
 	start := time.Now()
 	err := p.Check()
 	if err == nil {
-		w.tables, err = classify.Compile(p.Rules, classify.Options{None: judge.Verdict{Action: judge.Kernel}.Word()})
+		w.tables, err = classify.Compile(p.Rules, classify.Options{None: filter.Verdict{Action: filter.Kernel}.Word()})
 	}
 	w.compile = time.Since(start)
 	if err != nil {
@@ -308,7 +308,7 @@ func (t *tables) fillFirewall(w *firewall, buffer int, numbers []int) error {
 }
 
 // wayWord is how the program has a way.
-func wayWord(p judge.Pair, numbers []int) uint64 {
+func wayWord(p filter.Pair, numbers []int) uint64 {
 	word := uint64(p.ID) | wayKnown | uint64(len(p.Tests))<<16
 	if p.Stateless {
 		word |= wayStateless
@@ -329,7 +329,7 @@ var neverAsked = classify.ProtocolSet(0, 43, 44, 51, 60)
 
 // soleVerdict is the verdict on all packets of a way by one of its numbers, with verdictSole; 0 when
 // it hangs on more than that. Then a packet costs no search.
-func soleVerdict(p *judge.Policy, number uint8, stateless, ipv6 bool) uint32 {
+func soleVerdict(p *filter.Policy, number uint8, stateless, ipv6 bool) uint32 {
 	family := classify.IPv4
 	if ipv6 {
 		family = classify.IPv6

@@ -9,14 +9,14 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"minne/internal/subsystem/fastpath/judge"
+	"minne/internal/subsystem/fastpath/filter"
 )
 
 // What rules count in the fast path. Each of the two buffers has its counters; those that are in force
 // begin at zero. As long as the rules stay the same, and only sets change or tables
 // grow, what was counted before is carried on, as nftables' counters go on.
 
-// RuleCount is what a counter of the firewall (judge.Verdict.Counter) has counted in the fast path.
+// RuleCount is what a counter of the firewall (filter.Verdict.Counter) has counted in the fast path.
 // Bytes are of IP packets.
 type RuleCount struct{ Packets, Bytes uint64 }
 
@@ -47,7 +47,7 @@ func addCounts(to, more map[uint16]RuleCount) {
 // ruleCounts reads the first counters of the buffer that flags name.
 func (p *program) ruleCounts(flags uint32, counters int) (map[uint16]RuleCount, error) {
 	counts := map[uint16]RuleCount{}
-	base := (flags & policyBuffer) * judge.MaxCounters
+	base := (flags & policyBuffer) * filter.MaxCounters
 	for i := 1; i <= counters; i++ {
 		var cpus []routerTally
 		key := base + uint32(i)
@@ -68,7 +68,7 @@ func (p *program) ruleCounts(flags uint32, counters int) (map[uint16]RuleCount, 
 
 // counts says that from now on the counters are of the policy that was told, and returns whose they
 // were. What was carried goes unless these are the same rules.
-func (w *firewall) counts() (before *judge.Policy) {
+func (w *firewall) counts() (before *filter.Policy) {
 	before, w.counted = w.counted, w.policy
 	if !sameCounters(before, w.policy) {
 		w.carried = map[uint16]RuleCount{}
@@ -78,7 +78,7 @@ func (w *firewall) counts() (before *judge.Policy) {
 
 // carry adds what a program counted by the policy before, of which flags were in force there. No
 // packet may be counted by it any more.
-func (w *firewall) carry(from *program, flags uint32, before *judge.Policy) error {
+func (w *firewall) carry(from *program, flags uint32, before *filter.Policy) error {
 	if flags&policyOn == 0 || flags&policyKernel != 0 || !sameCounters(before, w.policy) {
 		return nil
 	}
@@ -88,9 +88,9 @@ func (w *firewall) carry(from *program, flags uint32, before *judge.Policy) erro
 }
 
 // sameCounters reports whether the counters of two policies count the same.
-func sameCounters(a, b *judge.Policy) bool {
+func sameCounters(a, b *filter.Policy) bool {
 	return a != nil && b != nil && a.Counters == b.Counters && slices.Equal(a.Names.Counters, b.Names.Counters) &&
-		maps.EqualFunc(a.Pairs, b.Pairs, func(x, y judge.Pair) bool { return x.ID == y.ID && x.Stateless == y.Stateless })
+		maps.EqualFunc(a.Pairs, b.Pairs, func(x, y filter.Pair) bool { return x.ID == y.ID && x.Stateless == y.Stateless })
 }
 
 // clearCounts sets the counters of a buffer to zero.
@@ -102,7 +102,7 @@ func (t *tables) clearCounts(buffer int) error {
 	}
 	zero := make([]routerTally, cpus)
 	for i := range t.counters[buffer] {
-		key := uint32(buffer*judge.MaxCounters + i + 1)
+		key := uint32(buffer*filter.MaxCounters + i + 1)
 		if err := m.Put(&key, zero); err != nil {
 			return fmt.Errorf("setting the counters of rules to zero: %w", err)
 		}

@@ -10,8 +10,8 @@ import (
 
 	"minne/internal/subsystem/fastpath/addrset"
 	"minne/internal/subsystem/fastpath/classify"
+	"minne/internal/subsystem/fastpath/filter"
 	"minne/internal/subsystem/fastpath/flow"
-	"minne/internal/subsystem/fastpath/judge"
 	"minne/internal/subsystem/fastpath/mapped"
 )
 
@@ -43,8 +43,8 @@ func (s firewallShape) size() flow.Size { return flow.Size{Flows: max(s.flows, f
 func (s firewallShape) entries() map[string]uint32 {
 	e := s.size().Entries()
 	if s.on {
-		e[routerMapPolicyCounts] = 2 * judge.MaxCounters
-		e[routerMapPolicyLogged] = judge.MaxCounters
+		e[routerMapPolicyCounts] = 2 * filter.MaxCounters
+		e[routerMapPolicyLogged] = filter.MaxCounters
 	}
 	e[routerMapFlowAsks] = uint32(os.Getpagesize())
 	if s.conntrack {
@@ -60,7 +60,7 @@ type firewallMemory struct {
 	rules *classify.Shared
 	sets  *addrset.Set
 	flows *flow.Table
-	slots [judge.MaxSets]string // which set has which number in sets
+	slots [filter.MaxSets]string // which set has which number in sets
 
 	inForce []int // numbers of the sets that packets are judged by
 }

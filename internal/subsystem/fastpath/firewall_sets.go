@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"minne/internal/subsystem/fastpath/judge"
+	"minne/internal/subsystem/fastpath/filter"
 )
 
 // Sets that are asked for by address. There is one memory for all, in which a set has a number; so
@@ -22,7 +22,7 @@ func (m *firewallMemory) has(number int, members []netip.Prefix) bool {
 }
 
 // hasRoom says whether the sets of a policy fit beside those in use.
-func (m *firewallMemory) hasRoom(p *judge.Policy) bool {
+func (m *firewallMemory) hasRoom(p *filter.Policy) bool {
 	if p == nil {
 		return true
 	}
@@ -42,7 +42,7 @@ func (m *firewallMemory) hasRoom(p *judge.Policy) bool {
 }
 
 // fillSets puts the sets of a policy beside those in use, and returns their numbers.
-func (m *firewallMemory) fillSets(sets []judge.Set) (numbers []int, err error) {
+func (m *firewallMemory) fillSets(sets []filter.Set) (numbers []int, err error) {
 	for _, set := range sets {
 		i := slices.Index(m.slots[:], set.Name)
 		if i < 0 || !m.has(i, set.Prefixes) {

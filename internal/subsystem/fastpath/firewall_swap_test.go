@@ -11,7 +11,7 @@ import (
 
 	"minne/internal/subsystem/fastpath/classify"
 	"minne/internal/subsystem/fastpath/fib"
-	"minne/internal/subsystem/fastpath/judge"
+	"minne/internal/subsystem/fastpath/filter"
 )
 
 // Ports of a mixture of packets: what all policies permit, and what none does.
@@ -82,21 +82,21 @@ func (b *bench) expectAllOrNothing(stop func() (sent, lost, through int)) {
 
 // Two policies that agree about two ports only, and of which every mixture is wrong: the zones of one
 // with the ways or the rules of the other, or with the members of its sets.
-func twoPolicies() (policies [2]*judge.Policy) {
+func twoPolicies() (policies [2]*filter.Policy) {
 	const trap = 100
 	for i := range policies {
 		zone := uint8(1 + 2*i) // in is zone 1 or 3, out 2 or 4
 		id := uint8(20 + 10*i)
 		mine := []uint8{id + uint8(i)} // the source is in the set, or not
 		ports := classify.Rule{Zones: mine, Protocols: onlyUDP, DestinationPorts: portsOf(6000, uint16(7000+i)), Verdict: permit(1)}
-		p := &judge.Policy{
+		p := &filter.Policy{
 			Zones: map[string]uint8{"in": zone, "out": zone + 1},
-			Pairs: map[judge.Way]judge.Pair{
-				{From: zone, To: zone + 1}:     {ID: id, Stateless: true, Tests: []judge.Test{{Set: 0}}},
+			Pairs: map[filter.ZonePair]filter.Pair{
+				{From: zone, To: zone + 1}:     {ID: id, Stateless: true, Tests: []filter.Test{{Set: 0}}},
 				{From: 4 - zone, To: 5 - zone}: {ID: trap, Stateless: true}, // the other's zones
 			},
 			Rules:    []classify.Rule{ports, {Zones: mine, Verdict: drop(2)}, {Protocols: onlyUDP, DestinationPorts: portsOf(6001), Verdict: permit(3)}, {Verdict: drop(4)}},
-			Sets:     []judge.Set{{Name: "set", Prefixes: prefixes([]string{"192.0.2.128/25", "192.0.2.0/25"}[i], "2001:db8::/32")}},
+			Sets:     []filter.Set{{Name: "set", Prefixes: prefixes([]string{"192.0.2.128/25", "192.0.2.0/25"}[i], "2001:db8::/32")}},
 			Counters: 4,
 		}
 		policies[i] = p
@@ -131,14 +131,14 @@ func TestRebuildsLoseNothing(t *testing.T) {
 	rules := []classify.Rule{{Protocols: onlyUDP, DestinationPorts: portsOf(6000), Verdict: permit(1)}, {Verdict: drop(2)}}
 	plain := stateless(rules...)
 	large := stateless(rules...)
-	large.Sets = []judge.Set{{Name: "large"}}
+	large.Sets = []filter.Set{{Name: "large"}}
 	for i := range 5000 {
 		large.Sets[0].Prefixes = append(large.Sets[0].Prefixes, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), 32))
 	}
 	b := newJudged(t, plain)
 	stop := b.mixture()
 	programs := map[uint32]bool{}
-	for _, p := range []*judge.Policy{large, plain} {
+	for _, p := range []*filter.Policy{large, plain} {
 		b.judgeBy(p)
 		programs[b.xdpProgram(b.in)] = true
 	}
@@ -205,7 +205,7 @@ func TestRuleCounts(t *testing.T) {
 	b := newJudged(t, stateless(
 		classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(6000), Verdict: permit(1)},
 		classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(6001), Verdict: drop(2)},
-		classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(6002), Verdict: judge.Verdict{Action: judge.Permit, Log: true, Counter: 3}.Word()},
+		classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(6002), Verdict: filter.Verdict{Action: filter.Permit, Log: true, Counter: 3}.Word()},
 		classify.Rule{Verdict: drop(4)},
 	))
 	before := b.reasonCount("logged")

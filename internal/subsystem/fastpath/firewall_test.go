@@ -12,7 +12,7 @@ import (
 
 	"minne/internal/model/packet"
 	"minne/internal/subsystem/fastpath/classify"
-	"minne/internal/subsystem/fastpath/judge"
+	"minne/internal/subsystem/fastpath/filter"
 )
 
 // parcel is a packet between the two hosts of a bench, in the words of a rule.
@@ -67,10 +67,10 @@ const (
 )
 
 // stateless is a policy between the two ports that keeps no state.
-func stateless(rules ...classify.Rule) *judge.Policy {
-	p := &judge.Policy{
+func stateless(rules ...classify.Rule) *filter.Policy {
+	p := &filter.Policy{
 		Zones:    map[string]uint8{"in": 1, "out": 2},
-		Pairs:    map[judge.Way]judge.Pair{{From: 1, To: 2}: {ID: wayThere, Stateless: true}, {From: 2, To: 1}: {ID: wayBack, Stateless: true}},
+		Pairs:    map[filter.ZonePair]filter.Pair{{From: 1, To: 2}: {ID: wayThere, Stateless: true}, {From: 2, To: 1}: {ID: wayBack, Stateless: true}},
 		Rules:    rules,
 		Counters: 20,
 	}
@@ -78,9 +78,9 @@ func stateless(rules ...classify.Rule) *judge.Policy {
 }
 
 func permit(counter uint16) uint32 {
-	return judge.Verdict{Action: judge.Permit, Counter: counter}.Word()
+	return filter.Verdict{Action: filter.Permit, Counter: counter}.Word()
 }
-func drop(counter uint16) uint32 { return judge.Verdict{Action: judge.Drop, Counter: counter}.Word() }
+func drop(counter uint16) uint32 { return filter.Verdict{Action: filter.Drop, Counter: counter}.Word() }
 
 func portsOf(numbers ...uint16) (list []classify.Range) {
 	for _, n := range numbers {
@@ -102,13 +102,13 @@ var (
 )
 
 // judgeBy puts a firewall into the bench's fast path.
-func (b *bench) judgeBy(p *judge.Policy) {
+func (b *bench) judgeBy(p *filter.Policy) {
 	b.t.Helper()
 	must(b.t, b.fast.Firewall().Apply(context.Background(), p))
 }
 
 // newJudged is a bench whose fast path forwards, and judges by a policy.
-func newJudged(t testing.TB, p *judge.Policy) *bench {
+func newJudged(t testing.TB, p *filter.Policy) *bench {
 	t.Helper()
 	b := newBenchWith(t, p)
 	b.awaitForwarding()
@@ -138,7 +138,7 @@ const (
 // TestAFirewallForTheKernelAlone: what the fast path can't repeat, it leaves to the kernel, whether it
 // had a firewall before or not, and whether it runs already or starts.
 func TestAFirewallForTheKernelAlone(t *testing.T) {
-	alone := &judge.Policy{Kernel: "too many zones"}
+	alone := &filter.Policy{Kernel: "too many zones"}
 	b := newBench(t)
 	b.awaitForwarding()
 	frame := udpTo("53").toB()
@@ -165,7 +165,7 @@ func TestAFirewallForTheKernelAlone(t *testing.T) {
 	}
 
 	tooMany := stateless(classify.Rule{Verdict: permit(1)})
-	tooMany.Counters = judge.MaxCounters
+	tooMany.Counters = filter.MaxCounters
 	b.judgeBy(tooMany)
 	b.expect(frame, b.in, byKernel)
 }
@@ -188,7 +188,7 @@ func TestStatelessVerdicts(t *testing.T) {
 }
 
 func (b *bench) tryRules() {
-	logged := judge.Verdict{Action: judge.Drop, Log: true, Counter: 5}
+	logged := filter.Verdict{Action: filter.Drop, Log: true, Counter: 5}
 	b.judgeBy(stateless(
 		classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(53), Verdict: permit(1)},
 		classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(54), Verdict: drop(2)},
@@ -243,7 +243,7 @@ func (b *bench) tryInterfacesWithoutZone() {
 	b.verdictOf(udpTo("53").toB(), noZone, 0)
 	b.expect(parcel{from: "198.51.100.2:1", to: "192.0.2.2:2", protocol: packet.ProtoUDP}.toA(), b.out, noZone)
 	p = stateless(classify.Rule{Verdict: permit(1)})
-	delete(p.Pairs, judge.Way{From: 1, To: 2}) // a way that only the kernel judges
+	delete(p.Pairs, filter.ZonePair{From: 1, To: 2}) // a way that only the kernel judges
 	b.judgeBy(p)
 	b.verdictOf(udpTo("53").toB(), noZone, 0)
 	b.expect(parcel{from: "198.51.100.2:1", to: "192.0.2.2:2", protocol: packet.ProtoUDP}.toA(), b.out, Forwarded)
@@ -268,15 +268,15 @@ func (b *bench) trySegmentSizes() {
 
 // withSets has two ways to be judged by sets: packets from members of "from" are dropped, those to
 // members of "to" too.
-func withSets(from, to []netip.Prefix) *judge.Policy {
+func withSets(from, to []netip.Prefix) *filter.Policy {
 	p := stateless(
 		classify.Rule{Zones: []uint8{wayThere}, Verdict: permit(1)},
 		classify.Rule{Zones: []uint8{wayThere + 1, wayThere + 3}, Verdict: drop(2)},
 		classify.Rule{Zones: []uint8{wayThere + 2}, Verdict: drop(3)},
 		classify.Rule{Verdict: drop(4)},
 	)
-	p.Sets = []judge.Set{{Name: "from", Prefixes: from}, {Name: "to", Prefixes: to}}
-	p.Pairs[judge.Way{From: 1, To: 2}] = judge.Pair{ID: wayThere, Stateless: true, Tests: []judge.Test{{Set: 0}, {Set: 1, Destination: true}}}
+	p.Sets = []filter.Set{{Name: "from", Prefixes: from}, {Name: "to", Prefixes: to}}
+	p.Pairs[filter.ZonePair{From: 1, To: 2}] = filter.Pair{ID: wayThere, Stateless: true, Tests: []filter.Test{{Set: 0}, {Set: 1, Destination: true}}}
 	return p
 }
 

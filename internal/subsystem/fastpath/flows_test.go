@@ -13,14 +13,14 @@ import (
 
 	"minne/internal/model/packet"
 	"minne/internal/subsystem/fastpath/classify"
+	"minne/internal/subsystem/fastpath/filter"
 	"minne/internal/subsystem/fastpath/flow"
-	"minne/internal/subsystem/fastpath/judge"
 )
 
 // stateful is a policy that lets connections begin at "in", translated or not.
-func stateful(translates bool) *judge.Policy {
+func stateful(translates bool) *filter.Policy {
 	p := stateless(classify.Rule{Zones: []uint8{wayThere}}, classify.Rule{Verdict: drop(1)})
-	p.Pairs = map[judge.Way]judge.Pair{{From: 1, To: 2}: {ID: wayThere}, {From: 2, To: 1}: {ID: wayBack}}
+	p.Pairs = map[filter.ZonePair]filter.Pair{{From: 1, To: 2}: {ID: wayThere}, {From: 2, To: 1}: {ID: wayBack}}
 	p.Stateful, p.Translates = true, translates
 	return p
 }
@@ -41,7 +41,7 @@ type flowBench struct {
 	wireA, wireB *wire
 }
 
-func newFlowBench(t testing.TB, ruleset string, p *judge.Policy) *flowBench {
+func newFlowBench(t testing.TB, ruleset string, p *filter.Policy) *flowBench {
 	t.Helper()
 	nft(t, "-f", "-", ruleset)
 	t.Cleanup(func() { nft(t, "delete", "table", "inet", "minne_policy") })
@@ -218,7 +218,7 @@ func TestTranslatesAsTheKernel(t *testing.T) {
 					frames[there] = append(frames[there], withCheck(frame, uint16(edge)), withCheck(frame, uint16((edge-adds+4*0xffff)%0xffff)))
 				}
 			}
-			b.judgeBy(&judge.Policy{Kernel: "for comparison"})
+			b.judgeBy(&filter.Policy{Kernel: "for comparison"})
 			want := map[bool][][]byte{}
 			for there, list := range frames {
 				for _, f := range list {
@@ -383,7 +383,7 @@ func conntrack(t testing.TB, args ...string) string {
 func TestWithoutConntracksFunctions(t *testing.T) {
 	p := stateful(false)
 	p.Rules = []classify.Rule{{Zones: []uint8{wayThere}}, {Zones: []uint8{wayBack}, Verdict: permit(2)}}
-	p.Pairs[judge.Way{From: 2, To: 1}] = judge.Pair{ID: wayBack, Stateless: true}
+	p.Pairs[filter.ZonePair{From: 2, To: 1}] = filter.Pair{ID: wayBack, Stateless: true}
 	b := newJudged(t, p)
 	must(t, b.fast.withTables(func() error {
 		s := b.fast.prog.shape

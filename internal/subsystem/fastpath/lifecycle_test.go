@@ -21,7 +21,7 @@ import (
 
 	"minne/internal/subsystem/fastpath/fib"
 	"minne/internal/subsystem/fastpath/flow"
-	"minne/internal/subsystem/fastpath/match"
+	"minne/internal/subsystem/fastpath/label"
 )
 
 // fastPackets is how many packets the program itself has sent out of a port, by its own count.
@@ -378,7 +378,7 @@ func TestVerifier(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		firewall firewallShape
-		match    *match.Sets
+		label    *label.Sets
 		build    string
 	}{
 		{"ordinary", firewallShape{}, nil, ""}, {"tracing", firewallShape{}, nil, "trace_build"}, {"capturing", firewallShape{}, nil, "capture_build"},
@@ -386,7 +386,7 @@ func TestVerifier(t *testing.T) {
 		{"patterns", firewallShape{}, patterns, ""}, {"patterns, stateful firewall", stateful, patterns, ""},
 		{"patterns, tracing", stateful, patterns, "trace_build"}, {"patterns, capturing", stateful, patterns, "capture_build"},
 	} {
-		spec, err := shape{structure: fib.Default, capacity4: fib.Small, capacity6: fib.Small, firewall: c.firewall, match: c.match, tells: c.firewall.conntrack}.spec()
+		spec, err := shape{structure: fib.Default, capacity4: fib.Small, capacity6: fib.Small, firewall: c.firewall, label: c.label, tells: c.firewall.conntrack}.spec()
 		must(t, err)
 		if c.build != "" {
 			must(t, spec.Variables[c.build].Set(uint32(1)))

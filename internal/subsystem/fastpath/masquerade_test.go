@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/model/packet"
-	"minne/internal/subsystem/fastpath/judge"
+	"minne/internal/subsystem/fastpath/filter"
 	"minne/internal/subsystem/flows"
 )
 
@@ -56,7 +56,7 @@ func newUplinks(t testing.TB, ruleset string) *uplinks {
 	addNeighbour(t, u.alt, "2001:db8:c::2", macC, unix.NUD_PERMANENT)
 	p := stateful(true)
 	p.Zones["alt"] = 2
-	p.Pairs[judge.Way{From: 2, To: 2}] = judge.Pair{ID: wayBack}
+	p.Pairs[filter.ZonePair{From: 2, To: 2}] = filter.Pair{ID: wayBack}
 	u.flowBench = newFlowBench(t, ruleset, p)
 	u.wireC = newWire(t, u.c)
 	must(t, u.fast.withTables(func() error {

@@ -2,7 +2,7 @@
 
 package fastpath
 
-import "minne/internal/subsystem/fastpath/judge"
+import "minne/internal/subsystem/fastpath/filter"
 
 // moveTo writes everything into the maps of another program, whose tables are empty. Indexes stay
 // what they are; only runs of group members are laid out anew.
@@ -43,7 +43,7 @@ type place struct {
 	vlans    map[*device]*routerVlanKey
 	zones    [2]map[string]uint8
 	counters [2]int
-	judgedBy [2]*judge.Policy
+	judgedBy [2]*filter.Policy
 }
 
 // run is where the members of a group stand.

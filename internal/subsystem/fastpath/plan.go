@@ -27,7 +27,7 @@ func (f *FastPath) Plan(_ context.Context, d Desired) ([]plan.Change, error) {
 	}
 	if f.applied {
 		changes = append(changes, guardChanges(before.Guard, d.Guard)...)
-		changes = append(changes, matchChanges(before.Match, d.Match)...)
+		changes = append(changes, matchChanges(before.Labels, d.Labels)...)
 	}
 	if f.offByHand() && d.Mode != "off" {
 		changes = append(changes, plan.Change{Subsystem: subsystem, Action: plan.Modify, Object: "all ports", From: "taken off by hand", To: string(d.Mode)})

@@ -15,14 +15,14 @@ import (
 
 	"minne/internal/subsystem/fastpath/fib"
 	"minne/internal/subsystem/fastpath/guard"
+	"minne/internal/subsystem/fastpath/label"
 	"minne/internal/subsystem/fastpath/mapped"
-	"minne/internal/subsystem/fastpath/match"
 )
 
 // The builds of a program (ordinary, tracing, capturing) and the program that makes flows have all maps in common,
 // but for these, which each has for itself: scratch of the packet at hand, and a capture's own.
 var privateMaps = []string{
-	routerMapConnections, routerMapQuestions, routerMapMatchWorks, routerMapWindows,
+	routerMapConnections, routerMapQuestions, routerMapLabelWorks, routerMapWindows,
 	routerMapCaptureRecord, routerMapCaptureRing, routerMapCaptureTally,
 }
 
@@ -41,7 +41,7 @@ type shape struct {
 	capacity4, capacity6 fib.Capacity
 	firewall             firewallShape
 	tells                bool        // somebody listens to flows that end
-	match                *match.Sets // nil where flows are not recognised
+	label                *label.Sets // nil where flows are not labelled
 }
 
 // program is a loaded fast path: the program for ports, its tracing twin for
@@ -64,7 +64,7 @@ type program struct {
 	table6      *fib.Table6
 	firewall    firewallMemory
 	guard       *guard.Shared
-	limits      match.Limits // of flows by label
+	limits      label.Limits // of flows by label
 	ended       *ended       // nil when nobody listens
 
 	enter    *ebpf.Program // makes flows for user space; nil where the program has none
@@ -136,7 +136,7 @@ func (s shape) spec() (*ebpf.CollectionSpec, error) {
 			return nil, fmt.Errorf("setting firewall_build in the fast path's program: %w", err)
 		}
 	}
-	if err := errors.Join(s.tellsEnded(spec), s.recognises(spec)); err != nil {
+	if err := errors.Join(s.tellsEnded(spec), s.labels(spec)); err != nil {
 		return nil, err
 	}
 	for name, entries := range s.firewall.entries() {

@@ -15,7 +15,7 @@ import (
 
 	"minne/internal/subsystem/fastpath/classify"
 	"minne/internal/subsystem/fastpath/fib"
-	"minne/internal/subsystem/fastpath/judge"
+	"minne/internal/subsystem/fastpath/filter"
 )
 
 // A program that should take the place of another one, and can't: memory is refused, at whatever step.
@@ -67,14 +67,14 @@ var refusals = []refusal{
 }
 
 // wideAndNarrow are two policies of which the second forbids more and needs another program.
-func wideAndNarrow() (wide, narrow *judge.Policy) {
+func wideAndNarrow() (wide, narrow *filter.Policy) {
 	wide = stateless(classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(6000, 6002), Verdict: permit(1)}, classify.Rule{Verdict: drop(2)})
 	narrow = stateless(classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(6000), Verdict: permit(1)}, classify.Rule{Verdict: drop(2)})
-	set := judge.Set{Name: "large"}
+	set := filter.Set{Name: "large"}
 	for i := range 5000 {
 		set.Prefixes = append(set.Prefixes, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), 32))
 	}
-	narrow.Sets = []judge.Set{set}
+	narrow.Sets = []filter.Set{set}
 	return wide, narrow
 }
 
@@ -120,7 +120,7 @@ func TestARefusedFirewallIsTheKernels(t *testing.T) {
 			ip(t, "route", "add", "203.0.113.0/24", "via", "198.51.100.2")
 			must(t, b.fast.withTables(func() error { b.fast.load = load; return nil }))
 
-			b.judgeBy([]*judge.Policy{wide, narrow}[i%2]) // into the program that is there, or into another
+			b.judgeBy([]*filter.Policy{wide, narrow}[i%2]) // into the program that is there, or into another
 			further := parcel{from: "192.0.2.2:4000", to: "203.0.113.9:6000", protocol: udpTo("1").protocol}
 			eventually(t, "the route that came meanwhile is there", func() bool { return b.run(further.toB(), b.in).Reason == Forwarded })
 			b.verdictOf(udpTo("6000").toB(), Forwarded, 1)

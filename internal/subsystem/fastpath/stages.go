@@ -37,7 +37,7 @@ var stageTexts = [routerStageSTAGE_COUNT]stageWords{
 	routerStageSTAGE_FIREWALL:   {"firewall", (*journey).firewall},
 	routerStageSTAGE_CHECKSUM:   {"checksum", (*journey).summed},
 	routerStageSTAGE_FRESH:      {"fresh", (*journey).fresh},
-	routerStageSTAGE_MATCH:      {"match", (*journey).recognised},
+	routerStageSTAGE_LABEL:      {"label", (*journey).labelled},
 	routerStageSTAGE_REWRITE:    {"rewrite", (*journey).rewrite},
 }
 
@@ -82,8 +82,8 @@ func (j *journey) refusal(stage int, why Reason) string {
 		return j.source() + ": " + text
 	case routerStageSTAGE_FIREWALL:
 		return j.firewall() + ": " + text
-	case routerStageSTAGE_MATCH:
-		return j.recognised() + ": " + text
+	case routerStageSTAGE_LABEL:
+		return j.labelled() + ": " + text
 	case routerStageSTAGE_NEXT_HOP:
 		return j.neighbour() + ": " + text
 	case routerStageSTAGE_SIZE, routerStageSTAGE_FRESH:

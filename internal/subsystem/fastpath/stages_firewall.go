@@ -7,7 +7,7 @@ import (
 	"net/netip"
 
 	"minne/internal/model/packet"
-	"minne/internal/subsystem/fastpath/judge"
+	"minne/internal/subsystem/fastpath/filter"
 )
 
 // What the firewall's stages have to say; "" where there is no firewall.
@@ -20,7 +20,7 @@ func (j *journey) transport() string {
 }
 
 // told is the firewall that the fast path repeats; nil where there is none.
-func (j *journey) told() *judge.Policy {
+func (j *journey) told() *filter.Policy {
 	if j.t.firewall == nil || j.t.firewall.kernel != "" {
 		return nil
 	}

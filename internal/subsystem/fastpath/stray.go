@@ -13,7 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"minne/internal/base/dump"
-	"minne/internal/subsystem/fastpath/judge"
+	"minne/internal/subsystem/fastpath/filter"
 )
 
 // Programs of an earlier daemon, as the kernel has them, pinned or not. They go on by that daemon's tables, and
@@ -137,7 +137,7 @@ func linkOn(ifindex int, program ebpf.ProgramID) (link.Link, error) {
 
 // silence keeps programs of an earlier daemon from judging by another firewall than p until they are exchanged. It is called
 // before an apply is told to be done.
-func (f *FastPath) silence(p *judge.Policy) error {
+func (f *FastPath) silence(p *filter.Policy) error {
 	if f.tables != nil && f.allCurrent() {
 		return nil
 	}
@@ -210,7 +210,7 @@ func programID(p *ebpf.Program) ebpf.ProgramID {
 }
 
 // fingerprint tells firewalls apart across daemons. Never 0.
-func fingerprint(p *judge.Policy) uint32 {
+func fingerprint(p *filter.Policy) uint32 {
 	h := fnv.New32a()
 	if p != nil {
 		fmt.Fprintf(h, "%+v", *p) // maps come in the order of their keys

@@ -15,7 +15,7 @@ import (
 	"minne/internal/model/rib"
 	"minne/internal/subsystem/bypass"
 	"minne/internal/subsystem/fastpath/fib"
-	"minne/internal/subsystem/fastpath/judge"
+	"minne/internal/subsystem/fastpath/filter"
 )
 
 // tables is the kernel's forwarding state as it was told, and its image in the
@@ -36,16 +36,16 @@ type tables struct {
 	v6        *family[key6]
 
 	read       settingsReader
-	zones      [2]map[string]uint8             // of the firewall's two buffers, by interface
-	firewall   *firewall                       // in force
-	counters   [2]int                          // that may have counted, of each buffer
-	judgedBy   [2]atomic.Pointer[judge.Policy] // what each buffer was filled with; a capture reads it
-	all4, all6 settings                        // settings of the pseudo-interface "all"
-	bypassed   bypass.State                    // what else the kernel would do to packets
-	unjudged   bool                            // the kernel has a firewall that could not be put here: everything is its
-	attached   map[int]bool                    // ports with the program
-	transmits  map[int]bool                    // ports that packets may leave by
-	unsummed   map[int]bool                    // ports whose senders may leave checksums to hardware
+	zones      [2]map[string]uint8              // of the firewall's two buffers, by interface
+	firewall   *firewall                        // in force
+	counters   [2]int                           // that may have counted, of each buffer
+	judgedBy   [2]atomic.Pointer[filter.Policy] // what each buffer was filled with; a capture reads it
+	all4, all6 settings                         // settings of the pseudo-interface "all"
+	bypassed   bypass.State                     // what else the kernel would do to packets
+	unjudged   bool                             // the kernel has a firewall that could not be put here: everything is its
+	attached   map[int]bool                     // ports with the program
+	transmits  map[int]bool                     // ports that packets may leave by
+	unsummed   map[int]bool                     // ports whose senders may leave checksums to hardware
 
 	round    uint8 // of the account under way or finished
 	telling  bool  // between Begin and End

@@ -18,7 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"minne/internal/subsystem/fastpath/judge"
+	"minne/internal/subsystem/fastpath/filter"
 )
 
 // passing is somebody else's program.
@@ -176,7 +176,7 @@ func TestAnEarlierDaemonsProgramNeverJudgesOn(t *testing.T) {
 	aside := "/sys/fs/bpf/aside"
 	for _, c := range []struct {
 		name   string
-		policy *judge.Policy
+		policy *filter.Policy
 		spoil  func(b *bench)
 		broken bool
 	}{

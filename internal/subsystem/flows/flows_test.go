@@ -41,7 +41,7 @@ func (p *pretended) Flows(filter flow.Filter, visit func(flow.Flow) bool) {
 func (p *pretended) Labels(visit func(flow.Key, string)) error {
 	for _, f := range p.flows {
 		if f.Label() == 1 {
-			visit(f.Key[0], "recognised")
+			visit(f.Key[0], "a label")
 		}
 	}
 	return nil

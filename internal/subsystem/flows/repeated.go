@@ -32,7 +32,7 @@ type repeated struct {
 	seed  maphash.Seed
 	flows []counted
 	ended map[uint64]*past
-	label map[uint64]string // of directions of flows that patterns have recognised
+	label map[uint64]string // of directions of flows that patterns have labelled
 	found map[uint64]bool   // those of ended whose connections the kernel has
 	later map[uint64]*past  // of found, what is left where an earlier connection had counted, too
 }

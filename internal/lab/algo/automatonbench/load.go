@@ -9,8 +9,8 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"minne/internal/subsystem/fastpath/image"
 	"minne/internal/subsystem/fastpath/mapped"
+	"minne/internal/subsystem/fastpath/tableimage"
 )
 
 // Bounds of bpf/automatonbench.bpf.c.
@@ -29,12 +29,12 @@ const (
 
 // Words of an image's header that those bounds are about: bpf/algo/d2fa.h and hybrid.h.
 const (
-	headGroups   = image.HeadOwn + 1
-	headDefaults = image.HeadOwn + 3
-	headReports  = image.HeadOwn + 4
-	headTails    = image.HeadOwn + 5
-	headMemory   = image.HeadOwn + 7
-	headBits     = image.HeadOwn + 8
+	headGroups   = tableimage.HeadOwn + 1
+	headDefaults = tableimage.HeadOwn + 3
+	headReports  = tableimage.HeadOwn + 4
+	headTails    = tableimage.HeadOwn + 5
+	headMemory   = tableimage.HeadOwn + 7
+	headBits     = tableimage.HeadOwn + 8
 )
 
 // run mirrors struct run of bpf/bench_run.h; what nobody sets or reads here has no name.
@@ -61,7 +61,7 @@ type Program struct {
 }
 
 // fits names what of an image is beyond the bounds that the programs were compiled with.
-func fits(m *image.Image) error {
+func fits(m *tableimage.Image) error {
 	for _, b := range []struct {
 		what string
 		at   int
@@ -75,14 +75,14 @@ func fits(m *image.Image) error {
 			return fmt.Errorf("image with %d %s: the eBPF programs take %d at most", m.Words[b.at], b.what, b.most)
 		}
 	}
-	if m.Kind != image.D2FA && m.Kind != image.Hybrid {
+	if m.Kind != tableimage.D2FA && m.Kind != tableimage.Hybrid {
 		return fmt.Errorf("image of kind %d: expected a D²FA or a hybrid FA", m.Kind)
 	}
 	return nil
 }
 
 // Load loads an image. Root (or CAP_BPF) is needed.
-func Load(m *image.Image) (*Program, error) {
+func Load(m *tableimage.Image) (*Program, error) {
 	if err := fits(m); err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func Load(m *image.Image) (*Program, error) {
 	}
 	spec.Maps["table"].ValueSize = uint32(4 * len(m.Words))
 	constants := map[string]uint32{"table_mask": uint32(len(m.Words) - 1), "hybrid": 0}
-	if m.Kind == image.Hybrid {
+	if m.Kind == tableimage.Hybrid {
 		constants["hybrid"] = 1
 	}
 	for name, v := range constants {

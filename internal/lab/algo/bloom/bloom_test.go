@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"minne/internal/subsystem/fastpath/image"
+	"minne/internal/subsystem/fastpath/tableimage"
 )
 
 func number(n uint64) []byte { return binary.LittleEndian.AppendUint64(nil, n) }
@@ -220,12 +220,12 @@ func TestRefused(t *testing.T) {
 // filters are of all shapes, filled with keys, which are of all lengths.
 func filters(t *testing.T, keys [][]byte) map[string]interface {
 	Has([]byte) bool
-	Image() (*image.Image, error)
+	Image() (*tableimage.Image, error)
 } {
 	t.Helper()
 	all := map[string]interface {
 		Has([]byte) bool
-		Image() (*image.Image, error)
+		Image() (*tableimage.Image, error)
 	}{}
 	for _, blocked := range []bool{false, true} {
 		for _, per := range []float64{0.3, 4, 10, 25} {
@@ -276,7 +276,7 @@ func TestNative(t *testing.T) {
 				t.Fatal(err)
 			}
 			what := byte('?')
-			if m.Kind == image.CountingBloom {
+			if m.Kind == tableimage.CountingBloom {
 				what = 'c'
 			}
 			var list []step

@@ -7,17 +7,17 @@ import (
 	"math/bits"
 	"slices"
 
-	"minne/internal/subsystem/fastpath/image"
+	"minne/internal/subsystem/fastpath/tableimage"
 )
 
 // Words of the header, BLOOM_HEAD_ of bpf/algo/bloom.h.
 const (
-	headSeed   = image.HeadOwn
-	headHashes = image.HeadOwn + 2
-	headBlocks = image.HeadOwn + 3
-	headPlaces = image.HeadOwn + 4
-	headFirst  = image.HeadOwn + 5
-	headKeys   = image.HeadOwn + 6
+	headSeed   = tableimage.HeadOwn
+	headHashes = tableimage.HeadOwn + 2
+	headBlocks = tableimage.HeadOwn + 3
+	headPlaces = tableimage.HeadOwn + 4
+	headFirst  = tableimage.HeadOwn + 5
+	headKeys   = tableimage.HeadOwn + 6
 )
 
 // stuck is a counter that is not counted down any more: nobody knows how far it would have counted.
@@ -26,18 +26,18 @@ const stuck = 15
 // table is an image in the making with its places.
 type table struct {
 	shape
-	kind  image.Kind
+	kind  tableimage.Kind
 	words []uint32 // of the image, before it is sealed
 	first uint32   // word in which the places begin
 	keys  int      // in it
 }
 
-func newTable(p Parameters, kind image.Kind, perWord int) (table, error) {
+func newTable(p Parameters, kind tableimage.Kind, perWord int) (table, error) {
 	s, err := p.shape(perWord)
 	if err != nil {
 		return table{}, err
 	}
-	m := image.New(kind)
+	m := tableimage.New(kind)
 	first := m.Place((int(s.places)+perWord-1)/perWord, blockWords)
 	m.Words[headSeed], m.Words[headSeed+1] = s.seeds[0], s.seeds[1]
 	m.Words[headHashes], m.Words[headBlocks], m.Words[headPlaces] = s.hashes, s.blocks, s.places
@@ -63,8 +63,8 @@ func (t *table) FalsePositives() float64 {
 }
 
 // Image is the filter as it is now, sealed.
-func (t *table) Image() (*image.Image, error) {
-	m := &image.Image{Kind: t.kind, Words: slices.Clone(t.words)}
+func (t *table) Image() (*tableimage.Image, error) {
+	m := &tableimage.Image{Kind: t.kind, Words: slices.Clone(t.words)}
 	m.Words[headKeys] = uint32(t.keys)
 	if err := m.Seal(); err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ type Filter struct{ table }
 
 // New makes an empty Bloom filter.
 func New(p Parameters) (*Filter, error) {
-	t, err := newTable(p, image.Bloom, bitsOfWord)
+	t, err := newTable(p, tableimage.Bloom, bitsOfWord)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ type Counting struct{ table }
 
 // NewCounting makes an empty counting Bloom filter.
 func NewCounting(p Parameters) (*Counting, error) {
-	t, err := newTable(p, image.CountingBloom, countOfWord)
+	t, err := newTable(p, tableimage.CountingBloom, countOfWord)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"minne/internal/lab/algo/bloom"
-	"minne/internal/subsystem/fastpath/image"
+	"minne/internal/subsystem/fastpath/tableimage"
 	"minne/internal/testing/testns"
 )
 
@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { testns.Main(m) }
 type filter interface {
 	Add(key []byte) error
 	Has(key []byte) bool
-	Image() (*image.Image, error)
+	Image() (*tableimage.Image, error)
 }
 
 func newFilter(t *testing.T, p bloom.Parameters, counting bool) filter {
@@ -143,7 +143,7 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	m := image.New(image.TreeBitmap)
+	m := tableimage.New(tableimage.TreeBitmap)
 	if err := m.Seal(); err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 
 	"minne/internal/lab/algo/bloom"
 	"minne/internal/lab/bench/benchrun"
-	"minne/internal/subsystem/fastpath/image"
 	"minne/internal/subsystem/fastpath/mapped"
+	"minne/internal/subsystem/fastpath/tableimage"
 )
 
 // KeyCount is how many keys a Bench has.
@@ -108,8 +108,8 @@ func (b *Bench) load(a ask, words []uint32) (*Contender, error) {
 }
 
 // Image is a contender that asks a filter, of either kind.
-func (b *Bench) Image(m *image.Image) (*Contender, error) {
-	a, known := map[image.Kind]ask{image.Bloom: askBloom, image.CountingBloom: askCounting}[m.Kind]
+func (b *Bench) Image(m *tableimage.Image) (*Contender, error) {
+	a, known := map[tableimage.Kind]ask{tableimage.Bloom: askBloom, tableimage.CountingBloom: askCounting}[m.Kind]
 	if !known {
 		return nil, fmt.Errorf("a table image of kind %d: expected a Bloom filter", m.Kind)
 	}
@@ -117,15 +117,17 @@ func (b *Bench) Image(m *image.Image) (*Contender, error) {
 }
 
 // Updates is a contender that adds each key to a counting filter and takes it back; its answers are 1.
-func (b *Bench) Updates(m *image.Image) (*Contender, error) {
-	if m.Kind != image.CountingBloom {
+func (b *Bench) Updates(m *tableimage.Image) (*Contender, error) {
+	if m.Kind != tableimage.CountingBloom {
 		return nil, fmt.Errorf("a table image of kind %d: expected a counting Bloom filter", m.Kind)
 	}
 	return b.load(askUpdate, m.Words)
 }
 
 // Loop is a contender that only hashes keys: what all others' times include.
-func (b *Bench) Loop() (*Contender, error) { return b.load(askNothing, make([]uint32, image.HeadEnd)) }
+func (b *Bench) Loop() (*Contender, error) {
+	return b.load(askNothing, make([]uint32, tableimage.HeadEnd))
+}
 
 // Words are the filter's image as it is in the kernel.
 func (c *Contender) Words() []uint32 { return mapped.View[uint32](c.mapping) }

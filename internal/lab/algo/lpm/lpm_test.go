@@ -13,13 +13,13 @@ import (
 	"github.com/gaissmai/bart"
 
 	"minne/internal/lab/fulltable"
-	"minne/internal/subsystem/fastpath/image"
+	"minne/internal/subsystem/fastpath/tableimage"
 )
 
 // structure is one of those that this package compiles.
 type structure struct {
 	name  string // of the C program's lookups, without the family
-	build func(Family, []Route) (*image.Image, error)
+	build func(Family, []Route) (*tableimage.Image, error)
 }
 
 var structures = []structure{
@@ -90,12 +90,12 @@ type bed struct {
 	routes    []Route
 	judge     *bart.Fast[uint32]
 	reference *Reference
-	images    map[string]*image.Image // by structure
+	images    map[string]*tableimage.Image // by structure
 }
 
 func newBed(t *testing.T, f Family, routes []Route) *bed {
 	t.Helper()
-	b := &bed{T: t, f: f, routes: routes, judge: new(bart.Fast[uint32]), images: map[string]*image.Image{}}
+	b := &bed{T: t, f: f, routes: routes, judge: new(bart.Fast[uint32]), images: map[string]*tableimage.Image{}}
 	for _, r := range routes {
 		b.judge.Insert(r.Prefix, r.NextHop)
 	}

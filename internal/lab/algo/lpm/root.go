@@ -2,24 +2,24 @@
 
 package lpm
 
-import "minne/internal/subsystem/fastpath/image"
+import "minne/internal/subsystem/fastpath/tableimage"
 
 // What both structures share: bpf/algo/lpm.h.
 const (
-	headFamily  = image.HeadOwn
-	headRoutes  = image.HeadOwn + 1
-	headNodes   = image.HeadOwn + 2
-	headEnds    = image.HeadOwn + 3
-	headResults = image.HeadOwn + 4
-	headWide    = image.HeadOwn + 5
+	headFamily  = tableimage.HeadOwn
+	headRoutes  = tableimage.HeadOwn + 1
+	headNodes   = tableimage.HeadOwn + 2
+	headEnds    = tableimage.HeadOwn + 3
+	headResults = tableimage.HeadOwn + 4
+	headWide    = tableimage.HeadOwn + 5
 
-	rootAt   = image.HeadEnd
+	rootAt   = tableimage.HeadEnd
 	rootBits = 13
 	isWide   = 1 << 31
 )
 
 // describe fills in the words of the header that both structures know.
-func describe(m *image.Image, f Family, all []entry) {
+func describe(m *tableimage.Image, f Family, all []entry) {
 	m.Words[headFamily], m.Words[headRoutes] = uint32(f), uint32(len(all))
 	if wide(all) {
 		m.Words[headWide] = 1
@@ -66,7 +66,7 @@ func group(rest []entry, depth, n int) int {
 
 // placeResults writes next hops, two to a word, the first in the lower half, or one when they are wide. It returns
 // the number of the first one, counted in next hops from the beginning of the image.
-func placeResults(m *image.Image, hops []uint32, wide bool) uint32 {
+func placeResults(m *tableimage.Image, hops []uint32, wide bool) uint32 {
 	if wide {
 		at := m.Place(len(hops), 1)
 		copy(m.Words[at:], hops)

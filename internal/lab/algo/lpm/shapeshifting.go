@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 
-	"minne/internal/subsystem/fastpath/image"
+	"minne/internal/subsystem/fastpath/tableimage"
 )
 
 // The shape of a shape-shifting trie: ALGO_SST_ of bpf/algo/shapeshifting.h.
@@ -31,7 +31,7 @@ type point struct {
 // sst is a shape-shifting trie in the making.
 type sst struct {
 	points []point
-	m      *image.Image
+	m      *tableimage.Image
 	wide   bool
 	nodes  uint32
 	hops   uint32
@@ -40,12 +40,12 @@ type sst struct {
 // ShapeShifting compiles the routes of a family into a shape-shifting trie. It takes the binary trie
 // apart by the paper's breadth-first pruning, which makes the fewest levels that are possible, and then lets nodes
 // take in the ones below that they have room for, those with most routes first.
-func ShapeShifting(f Family, routes []Route) (*image.Image, error) {
+func ShapeShifting(f Family, routes []Route) (*tableimage.Image, error) {
 	all, err := entries(f, routes)
 	if err != nil {
 		return nil, fmt.Errorf("shape-shifting trie: %w", err)
 	}
-	b := &sst{points: make([]point, 1, 1+5*len(all)/2), m: image.New(image.ShapeShifting), wide: wide(all)}
+	b := &sst{points: make([]point, 1, 1+5*len(all)/2), m: tableimage.New(tableimage.ShapeShifting), wide: wide(all)}
 	at := b.m.Place(1<<rootBits, 1)
 	var results []uint32
 	root := rootOf(all, func(rest []entry, inherited uint32) uint32 {

@@ -2,7 +2,7 @@
 
 package lpm
 
-import "minne/internal/subsystem/fastpath/image"
+import "minne/internal/subsystem/fastpath/tableimage"
 
 // Stats is what an image of this package is made of.
 type Stats struct {
@@ -16,7 +16,7 @@ type Stats struct {
 }
 
 // StatsOf reads a sealed image's header.
-func StatsOf(m *image.Image) Stats {
+func StatsOf(m *tableimage.Image) Stats {
 	return Stats{
 		Family:     Family(m.Words[headFamily]),
 		Routes:     int(m.Words[headRoutes]),

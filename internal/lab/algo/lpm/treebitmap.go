@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 
-	"minne/internal/subsystem/fastpath/image"
+	"minne/internal/subsystem/fastpath/tableimage"
 )
 
 // The shape of a tree bitmap: ALGO_TBM_ of bpf/algo/treebitmap.h.
@@ -24,7 +24,7 @@ type tbm struct {
 }
 
 // TreeBitmap compiles the routes of a family into a tree bitmap.
-func TreeBitmap(f Family, routes []Route) (*image.Image, error) {
+func TreeBitmap(f Family, routes []Route) (*tableimage.Image, error) {
 	all, err := entries(f, routes)
 	if err != nil {
 		return nil, fmt.Errorf("tree bitmap: %w", err)
@@ -165,8 +165,8 @@ type below struct {
 }
 
 // link puts the parts behind each other and makes places count from the beginning of the image.
-func (b *tbm) link(f Family, root []uint32, all []entry) (*image.Image, error) {
-	m := image.New(image.TreeBitmap)
+func (b *tbm) link(f Family, root []uint32, all []entry) (*tableimage.Image, error) {
+	m := tableimage.New(tableimage.TreeBitmap)
 	m.Place(len(root), 1)
 	inner := uint32(m.Place(len(b.inner), 1))
 	ends := uint32(m.Place(len(b.ends), 1))

@@ -13,8 +13,8 @@ import (
 	"minne/internal/lab/algo/lpm"
 	"minne/internal/lab/bench/benchrun"
 	"minne/internal/subsystem/fastpath/fib"
-	"minne/internal/subsystem/fastpath/image"
 	"minne/internal/subsystem/fastpath/mapped"
+	"minne/internal/subsystem/fastpath/tableimage"
 )
 
 // KeyCount is how many keys a Bench has.
@@ -120,8 +120,8 @@ func constants(spec *ebpf.CollectionSpec, set map[string]uint32) error {
 }
 
 // Image is a contender that searches a table image, whose kind says how.
-func (b *Bench) Image(f lpm.Family, m *image.Image) (*Contender, error) {
-	ask := map[image.Kind]uint32{image.TreeBitmap: askTreeBitmap, image.ShapeShifting: askShapeShifting}[m.Kind]
+func (b *Bench) Image(f lpm.Family, m *tableimage.Image) (*Contender, error) {
+	ask := map[tableimage.Kind]uint32{tableimage.TreeBitmap: askTreeBitmap, tableimage.ShapeShifting: askShapeShifting}[m.Kind]
 	if ask == 0 {
 		return nil, fmt.Errorf("a table image of kind %d: expected one for longest prefix match", m.Kind)
 	}

@@ -13,7 +13,7 @@ import (
 	"minne/internal/lab/algo/lpm"
 	"minne/internal/lab/fulltable"
 	"minne/internal/model/rib"
-	"minne/internal/subsystem/fastpath/image"
+	"minne/internal/subsystem/fastpath/tableimage"
 	"minne/internal/subsystem/kernel"
 	"minne/internal/testing/testns"
 )
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { testns.Main(m) }
 
 type structure struct {
 	name  string
-	build func(lpm.Family, []lpm.Route) (*image.Image, error)
+	build func(lpm.Family, []lpm.Route) (*tableimage.Image, error)
 }
 
 var structures = []structure{
@@ -190,7 +190,7 @@ func TestOtherImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	m := image.New(image.Bloom)
+	m := tableimage.New(tableimage.Bloom)
 	if err := m.Seal(); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 const Any = -1
 
 // Spec is what is to be measured. Files are described in procbench/load.c; internal/lab/algo/dataset and
-// internal/subsystem/fastpath/image write them.
+// internal/subsystem/fastpath/tableimage write them.
 type Spec struct {
 	Algorithm   string   // "bloom", "counting-bloom", "tree-bitmap", "shape-shifting", "d2fa", "hybrid", "range", "direct24", "staged16"
 	Image       string   // file of the table

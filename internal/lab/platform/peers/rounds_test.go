@@ -21,7 +21,7 @@ import (
 	"minne/internal/lab/algo/lpm"
 	"minne/internal/lab/fulltable"
 	"minne/internal/subsystem/fastpath/fib"
-	"minne/internal/subsystem/fastpath/image"
+	"minne/internal/subsystem/fastpath/tableimage"
 )
 
 const (
@@ -234,7 +234,7 @@ func longestPrefixMatch(b *testing.B, task Task, family lpm.Family, routes []lpm
 	var all []*measured
 	for _, s := range []struct {
 		name  string
-		build func(lpm.Family, []lpm.Route) (*image.Image, error)
+		build func(lpm.Family, []lpm.Route) (*tableimage.Image, error)
 	}{{"tree-bitmap", lpm.TreeBitmap}, {"shape-shifting", lpm.ShapeShifting}} {
 		m, err := s.build(family, routes)
 		if err != nil {

@@ -5,7 +5,7 @@ package automaton
 import (
 	"errors"
 
-	"minne/internal/subsystem/fastpath/image"
+	"minne/internal/subsystem/fastpath/tableimage"
 )
 
 // bitNFA is a tail's NFA as bits: a bit for each instruction that waits for the next byte, in the order of the
@@ -126,7 +126,7 @@ const (
 )
 
 // write places the record and the classes of bytes.
-func (b *bitNFA) write(m *image.Image) (record, classes int) {
+func (b *bitNFA) write(m *tableimage.Image) (record, classes int) {
 	w := b.words
 	byClass := bitAt*w + 2
 	exceptions := byClass + 2*w*b.classes

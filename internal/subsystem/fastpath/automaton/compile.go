@@ -11,7 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"minne/internal/subsystem/fastpath/image"
+	"minne/internal/subsystem/fastpath/tableimage"
 )
 
 // Options say how patterns are compiled. Zero values mean the default ones.
@@ -85,7 +85,7 @@ type Stats struct {
 
 // Automaton is a set of patterns, compiled.
 type Automaton struct {
-	image *image.Image
+	image *tableimage.Image
 	stats Stats
 }
 
@@ -288,7 +288,7 @@ func (b *builder) nfa(ids []int32, limits thresholds) (*nfa, error) {
 }
 
 func (b *builder) writeD2FA(groups []*compressed) (*Automaton, error) {
-	m := image.New(image.D2FA)
+	m := tableimage.New(tableimage.D2FA)
 	table, err := b.header(m, len(groups))
 	if err != nil {
 		return nil, err
@@ -303,7 +303,7 @@ func (b *builder) writeD2FA(groups []*compressed) (*Automaton, error) {
 }
 
 // header fills in what both kinds share and returns where the table of groups is.
-func (b *builder) header(m *image.Image, groups int) (int, error) {
+func (b *builder) header(m *tableimage.Image, groups int) (int, error) {
 	if groups > b.Groups {
 		return 0, fmt.Errorf("%d patterns need %d automata of %d states, at most %d are run: expected fewer patterns with .* or counts, more states, or a hybrid FA",
 			len(b.patterns), groups, b.States, b.Groups)
@@ -325,7 +325,7 @@ func (b *builder) count(g *compressed) {
 	b.stats.LongestDefault = max(b.stats.LongestDefault, g.longest())
 }
 
-func (b *builder) seal(m *image.Image) (*Automaton, error) {
+func (b *builder) seal(m *tableimage.Image) (*Automaton, error) {
 	m.Words[headDefaults] = uint32(b.stats.LongestDefault)
 	b.stats.LongestReport = int(m.Words[headReports])
 	if err := m.Seal(); err != nil {
@@ -336,7 +336,7 @@ func (b *builder) seal(m *image.Image) (*Automaton, error) {
 }
 
 // Image is the table that lookups read; it must not be changed.
-func (a *Automaton) Image() *image.Image { return a.image }
+func (a *Automaton) Image() *tableimage.Image { return a.image }
 
 // Stats tell how large it is.
 func (a *Automaton) Stats() Stats { return a.stats }

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"minne/internal/subsystem/fastpath/image"
+	"minne/internal/subsystem/fastpath/tableimage"
 )
 
 // Hybrid FA: a head whose subset construction stops at borders, and behind each border a tail.
@@ -35,10 +35,10 @@ const tailStates = 512
 
 // Words of a hybrid FA's header behind those of a D²FA.
 const (
-	headTails     = image.HeadOwn + 5 // number of tails
-	headTailTable = image.HeadOwn + 6 // where their table is
-	headMemory    = image.HeadOwn + 7 // words that the states of all tails take
-	headBits      = image.HeadOwn + 8 // most words of the state of a tail that is an NFA, 0 if none is
+	headTails     = tableimage.HeadOwn + 5 // number of tails
+	headTailTable = tableimage.HeadOwn + 6 // where their table is
+	headMemory    = tableimage.HeadOwn + 7 // words that the states of all tails take
+	headBits      = tableimage.HeadOwn + 8 // most words of the state of a tail that is an NFA, 0 if none is
 )
 
 // A head's entry in the table of groups goes on with its tails.
@@ -273,7 +273,7 @@ func (s *subset) joined(list, entry []int32) []int32 {
 }
 
 func (b *builder) writeHybrid(heads []*head) (*Automaton, error) {
-	m := image.New(image.Hybrid)
+	m := tableimage.New(tableimage.Hybrid)
 	table, err := b.header(m, len(heads))
 	if err != nil {
 		return nil, err
@@ -323,7 +323,7 @@ func sortedKeys(tails map[int32]*tail) []int32 {
 }
 
 // writeTail places a tail and fills its entry.
-func (b *builder) writeTail(m *image.Image, at int, t *tail) error {
+func (b *builder) writeTail(m *tableimage.Image, at int, t *tail) error {
 	words := uint32(1)
 	if t.dfa != nil {
 		b.stats.TailStates += t.dfa.states()

@@ -7,7 +7,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"minne/internal/subsystem/fastpath/image"
+	"minne/internal/subsystem/fastpath/tableimage"
 )
 
 // How a D²FA lies in an image; bpf/algo/d2fa.h reads it.
@@ -25,13 +25,13 @@ const (
 	recordMap  = 2 // default; of each 32 classes a bitmap and, in its next word, where its transitions begin in the record; the transitions
 )
 
-// Words of the header, from image.HeadOwn.
+// Words of the header, from tableimage.HeadOwn.
 const (
-	headPatterns = image.HeadOwn     // number of patterns
-	headGroups   = image.HeadOwn + 1 // number of automata
-	headTable    = image.HeadOwn + 2 // where their table is
-	headDefaults = image.HeadOwn + 3 // the most defaults in a row
-	headReports  = image.HeadOwn + 4 // the most entries of a list of what a state finds
+	headPatterns = tableimage.HeadOwn     // number of patterns
+	headGroups   = tableimage.HeadOwn + 1 // number of automata
+	headTable    = tableimage.HeadOwn + 2 // where their table is
+	headDefaults = tableimage.HeadOwn + 3 // the most defaults in a row
+	headReports  = tableimage.HeadOwn + 4 // the most entries of a list of what a state finds
 )
 
 // Words of a group's entry in the table.
@@ -162,13 +162,13 @@ func (c *compressed) longest() int {
 }
 
 // write places the automaton and fills its group's entry at table. number turns what a state finds into a word.
-func (c *compressed) write(m *image.Image, table int, number func(int32) uint32) error {
+func (c *compressed) write(m *tableimage.Image, table int, number func(int32) uint32) error {
 	_, err := c.writeStates(m, table, number)
 	return err
 }
 
 // writeStates is write that returns the words of the states too.
-func (c *compressed) writeStates(m *image.Image, table int, number func(int32) uint32) ([]uint32, error) {
+func (c *compressed) writeStates(m *tableimage.Image, table int, number func(int32) uint32) ([]uint32, error) {
 	states := make([]uint32, c.states())   // words of the states
 	defaults := make([]uint32, c.states()) // the same as a default: the dead state has a record there
 	lists := map[string]int{}
@@ -206,7 +206,7 @@ func (c *compressed) writeStates(m *image.Image, table int, number func(int32) u
 }
 
 // placeClasses places the class of each byte, a word each.
-func placeClasses(m *image.Image, of [256]uint8) int {
+func placeClasses(m *tableimage.Image, of [256]uint8) int {
 	at := m.Place(256, 1)
 	for b, class := range of {
 		m.Words[at+b] = uint32(class)
@@ -228,7 +228,7 @@ func (c *compressed) recordWords(s int) int {
 }
 
 // writeFound places what a state finds: the numbers of both lists as halves of a word, then the lists. Equal ones are shared.
-func (c *compressed) writeFound(m *image.Image, s int, lists map[string]int, number func(int32) uint32) int {
+func (c *compressed) writeFound(m *tableimage.Image, s int, lists map[string]int, number func(int32) uint32) int {
 	key := fmt.Sprint(c.now[s], c.end[s])
 	at, ok := lists[key]
 	if ok {

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"minne/internal/subsystem/fastpath/image"
+	"minne/internal/subsystem/fastpath/tableimage"
 	"minne/internal/testing/nativetest"
 )
 
@@ -127,7 +127,7 @@ func TestNativeCorrupt(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		broken := image.Image{Kind: a.Image().Kind, Words: slices.Clone(a.Image().Words)}
+		broken := tableimage.Image{Kind: a.Image().Kind, Words: slices.Clone(a.Image().Words)}
 		for range 1 + r.IntN(40) {
 			at := r.IntN(len(broken.Words))
 			switch r.IntN(3) {

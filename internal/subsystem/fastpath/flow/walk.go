@@ -25,7 +25,7 @@ type Flow struct {
 	version uint8
 }
 
-// Label is the number that patterns gave the flow (bpf/match.h); 0 for none.
+// Label is the number that patterns gave the flow (bpf/label.h); 0 for none.
 func (f *Flow) Label() int { return int(f.Flags >> 2) }
 
 // Filter chooses flows. What is not set matches all.

@@ -129,7 +129,7 @@
 	  "its connection ended at the moment when the fast path learned it from conntrack", "") \
 	X(ENDS, GUARD_KERNEL, LABELLED, \
 	  "FIN or RST: conntrack must see the end of the connection", "") \
-	X(CHECKSUM_OFFLOAD, GUARD_KERNEL, UNLABELLED, /* summed.h */ \
+	X(CHECKSUM_OFFLOAD, GUARD_KERNEL, LABELLED, /* summed.h */ \
 	  "the sender left the checksum to hardware, which a virtual port does not have", "correct but slow: on the far end of the veth, ethtool -K FAR tx off") \
 	X(IPSEC, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, LABELLED, /* net/xfrm */ \
 	  "IPsec policies decide, which only the kernel can apply", "minne show fast-path names them; ip xfrm policy shows them") \
@@ -141,7 +141,7 @@
 	  "another function of the kernel decides, which the fast path cannot repeat", "minne show fast-path names it") \
 	X(MULTIPATH_HASH, GUARD_KERNEL, LABELLED, \
 	  "several next hops (ECMP) with a hash that only the kernel can compute", "minne show fast-path names the setting") \
-	X(NO_DAEMON, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, UNLABELLED, \
+	X(NO_DAEMON, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, LABELLED, \
 	  "no daemon has updated the tables for three minutes: the kernel forwards", "start it: systemctl start minne; if it runs, minne status shows which part does not answer")
 
 #ifndef REASONS_WORDS // for Go the table is enough

@@ -372,6 +372,32 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestLimitsOfWhatTheKernelForwards: a flow that may not send is not let through by the kernel either: not where its sender
+// leaves checksums to hardware, and not while no daemon lives.
+func TestLimitsOfWhatTheKernelForwards(t *testing.T) {
+	b := newBench(t)
+	b.useLabels("sets: {forbidden: {patterns: [/^no/], drop: true}}")
+	b.awaitForwarding()
+	k := keyOf(packet.ProtoUDP, false, 1)
+	s := speech{key: k, payload: []byte("no")}
+	if got := b.pass(s); got != ActionDrop {
+		t.Fatalf("action %d, expected a drop", got)
+	}
+	limited := Reason(routerReasonREASON_LABEL_LIMIT)
+	unsummed := leave("", s.frame(), 14+20, 6, k.Source.String(), k.Destination.String(), packet.ProtoUDP)
+	b.expect(unsummed.frame, b.in, limited)
+	other := keyOf(packet.ProtoUDP, false, 2)
+	b.expect(leave("", speech{key: other, payload: []byte("yes")}.frame(), 14+20, 6, other.Source.String(), other.Destination.String(), packet.ProtoUDP).frame,
+		b.in, leftToHardware)
+	must(t, b.fast.prog.trustFor(0))
+	eventually(t, "the kernel forwards", func() bool {
+		v, err := b.fast.Run(speech{key: other, payload: []byte("yes")}.frame(), b.in.Attrs().Index)
+		must(t, err)
+		return v.Reason == Reason(routerReasonREASON_NO_DAEMON)
+	})
+	b.expect(s.frame(), b.in, limited)
+}
+
 // TestLabelsOfConnections: a connection's label lies in the flow table, for both directions, also where it is translated;
 // limits hold there, and the label is told.
 func TestLabelsOfConnections(t *testing.T) {

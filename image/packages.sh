@@ -1,7 +1,8 @@
 # Fetches the Debian packages that the image is made of, unpacked into $work/debian. Sourced by build.sh.
 #
 # The mirror is the one that apt uses on this machine; everything is checked with Debian's keys. What an earlier build
-# unpacked is used again while the list of packages is the same.
+# unpacked is used again while the list of packages is the same; a new checkout of the same user takes what another one
+# unpacked in the last week.
 
 debian=trixie
 firmware_packages="firmware-iwlwifi firmware-atheros firmware-mediatek firmware-realtek firmware-bnx2 firmware-bnx2x"
@@ -18,12 +19,16 @@ package_words() {
 fetch_packages() {
 	wanted=$(package_words)
 	if [ -z "$fresh" ] && [ "$(cat "$work/debian.words" 2>/dev/null)" = "$wanted" ]; then return 0; fi
+	kept=${XDG_CACHE_HOME:-$HOME/.cache}/minne/image-packages
+	list=$kept/$arch-$(printf '%s\n' "$wanted" | sha256sum | cut -c-16).tar
+	rm -rf "$work/debian" "$work/debian.words"
+	if [ -z "$fresh" ] && [ -n "$(find "$list" -mtime -7 2>/dev/null)" ] && tar -xf "$list" -C "$work"; then return 0; fi
 	# shellcheck disable=SC2016 # apt expands it
 	mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 2>/dev/null | grep -v security | head -n 1)
 	[ -n "$mirror" ] || die "apt has no package mirror configured; run apt-get update"
 	parts=main
 	[ -z "$firmware" ] || parts="main non-free-firmware"
-	rm -rf "$work/debian" "$work/debian.words"
+	rm -rf "$work/debian"
 	signed="signed-by=/usr/share/keyrings/debian-archive-keyring.gpg"
 	mmdebstrap --quiet --mode=root --variant=extract --architectures="$arch" --skip=cleanup/apt \
 		--include="$(echo "$wanted" | paste -sd,)" "$debian" "$work/debian" \
@@ -41,6 +46,10 @@ fetch_packages() {
 		if [ ! -e "$work/debian/$l" ]; then ln -s "usr/$l" "$work/debian/$l"; fi
 	done
 	printf '%s\n' "$wanted" >"$work/debian.words"
+	mkdir -p "$kept"
+	find "$kept" -name '*.tar*' -mtime +6 -delete
+	tar -cf "$list.$$" -C "$work" debian debian.packages debian.files debian.words
+	mv "$list.$$" "$list"
 }
 
 # inside runs a program of the unpacked Debian. Its working directory is $work/debian/stage.

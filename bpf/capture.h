@@ -52,7 +52,7 @@ struct captured {
 	__u32 action;   // XDP action
 	__u32 reason;   // enum reason
 	__u32 verdict;  // of the rule that decided (policy.h), 0 when none did
-	__u32 policy;   // control.policy, by which it was judged
+	__u32 policy;   // control.policy, by which it was decided
 	__u32 length;   // of the frame, bytes
 	__u16 bytes;    // of them, in frame
 	__u8 sent;      // as it left, not as it came

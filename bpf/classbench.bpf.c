@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // Measures and checks the packet classifier and the address sets inside the
-// kernel, without packets: one run of a program judges thousands of keys from an array. The bench programs
+// kernel, without packets: one run of a program classifies thousands of keys from an array. The bench programs
 // time them; the check programs write every verdict down.
 //
 // Only internal/lab/bench/classbench loads this. It may use bpf_loop, unlike the

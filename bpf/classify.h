@@ -4,8 +4,8 @@
 //
 // internal/subsystem/fastpath/classify compiles the rules; its package comment has the whole story.
 // The image is an mmapable array of one value that holds two buffers of 32-bit
-// words in the CPU's byte order. classify_active says which one packets are judged
-// by: it is read once for a packet, so no packet meets a mix of two policies. The
+// words in the CPU's byte order. classify_active says which one is in
+// force: it is read once for a packet, so no packet meets a mix of two policies. The
 // writer fills the other buffer while nobody can be reading it and then stores
 // the new number.
 //
@@ -38,7 +38,7 @@
 #define CLASSIFY_SYN 0x100      // of TCP: SYN and neither ACK, FIN nor RST
 #define CLASSIFY_FRAGMENT 0x200 // a fragment behind the first
 
-// What a packet is judged by, in host byte order. An IPv4 address stands in the upper half of
+// The key of a packet, in host byte order. An IPv4 address stands in the upper half of
 // the first word.
 struct classify_key {
 	__u64 src[2];

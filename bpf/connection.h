@@ -4,7 +4,7 @@
 // (conntrack.h; where that has no functions for it, user space is asked: followed.h), and says
 // what the packet is translated to (translate.h writes that).
 //
-// What no flow is known of is not judged here: begins() in judge.h and the rules do.
+// Packets without a flow are not decided here: begins() in firewall.h and the rules do.
 #ifndef MINNE_CONNECTION_H
 #define MINNE_CONNECTION_H
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The firewall's tables: how each pair of zones, that of a packet's ingress and that of its egress, is
-// judged, and what each rule has counted. internal/subsystem/fastpath/filter has the words,
-// classify.h the rules.
+// The firewall's tables: what happens to the packets of each zone pair, and what each rule
+// has counted. internal/subsystem/fastpath/filter has the words, classify.h the rules.
 //
-// There are two of everything. control.policy says by which packets are judged: it is
+// There are two of everything. control.policy says which one is in force: it is
 // read once for a packet, and the writer fills the other before it changes that
 // word, so that no packet meets a mix of two firewalls.
 #ifndef MINNE_POLICY_H
@@ -23,7 +22,7 @@ const volatile __u32 firewall_build = 0;
 enum policy_flags {
 	POLICY_BUFFER = 1,      // which of the two
 	POLICY_ON = 2,
-	POLICY_KERNEL = 4,      // the kernel judges everything
+	POLICY_KERNEL = 4,      // the kernel decides everything
 	POLICY_BEGINNINGS = 16, // what belongs to no known connection is the kernel's
 	POLICY_TRANSLATES = 32, // connections may be translated
 	POLICY_MSS = 64,        // the kernel lowers the segment size of SYNs

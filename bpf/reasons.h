@@ -113,7 +113,7 @@
 	  "the fast path cannot apply this firewall: the kernel filters all packets", "minne show fast-path shows why") \
 	X(TRANSPORT, GUARD_STRAY | GUARD_ASK, UNLABELLED, \
 	  "truncated TCP, UDP or ICMP header, or a wrong length in it", "a faulty or hostile sender: conntrack drops such packets") \
-	X(ZONE, GUARD_KERNEL, LABELLED, /* or a zone pair that only the kernel judges */ \
+	X(ZONE, GUARD_KERNEL, LABELLED, /* or a zone pair that only the kernel filters */ \
 	  "an interface without a zone", "when one interface has a zone, give every interface a zone") \
 	X(RULE, GUARD_KERNEL, LABELLED, \
 	  "a rule that only the kernel can apply (reject, limit)", "expected with reject and limit") \

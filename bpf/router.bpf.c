@@ -10,7 +10,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "count.h"
-#include "judge.h"
+#include "firewall.h"
 #include "leave.h"
 #include "maps.h"
 #include "parse.h"
@@ -46,7 +46,7 @@ static __always_inline enum reason decide4(struct packet *p, struct decision *d,
 	PASS(SOURCE, check_source4(p));
 	PASS(NEXT_HOP, find_adjacency4(p, d, c));
 	PASS(SIZE, fits(p, d, d->adj->mtu4, p->in->flags & IF_REDIRECTS4));
-	PASS(FIREWALL, judge(p, d, c, 0));
+	PASS(FIREWALL, firewall(p, d, c, 0));
 	PASS(CHECKSUM, summed4(p));
 	PASS(FRESH, refresh(d));
 	PASS(LABEL, label_limited(p, d));
@@ -64,7 +64,7 @@ static __always_inline enum reason decide6(struct packet *p, struct decision *d,
 	PASS(SOURCE, check_source6(p));
 	PASS(NEXT_HOP, find_adjacency6(p, d, c));
 	PASS(SIZE, fits(p, d, d->adj->mtu6, 1));
-	PASS(FIREWALL, judge(p, d, c, 1));
+	PASS(FIREWALL, firewall(p, d, c, 1));
 	PASS(CHECKSUM, summed6(p));
 	PASS(FRESH, refresh(d));
 	PASS(LABEL, label_limited(p, d));

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What the firewall says of a packet.
+// What the firewall decides about a packet.
 //
-// When both interfaces are known, judge() looks at the pair of zones. Where state is kept, a
+// When both interfaces are known, firewall() looks at the pair of zones. Where state is kept, a
 // packet of an established connection passes as conntrack lets it pass, with the translation
 // that the connection has (connection.h); what belongs to none is dropped here when a rule
 // drops it silently, and else is the kernel's, which makes a connection of it. Where no state is
 // kept, the rules decide each packet alone. With translations, flows are looked for
 // earlier, before the route: they may change the destination.
-#ifndef MINNE_JUDGE_H
-#define MINNE_JUDGE_H
+#ifndef MINNE_FIREWALL_H
+#define MINNE_FIREWALL_H
 
 #include "connection.h"
 #include "policy.h"
@@ -70,7 +70,7 @@ static __always_inline enum reason begins(struct packet *p, struct decision *d)
 	return (p->transport.tcp & (TCP_SYN | TCP_ACK)) == TCP_SYN ? REASON_BEGINNING : REASON_CONNECTION;
 }
 
-static __always_inline enum reason judge(struct packet *p, struct decision *d, struct control *c, __u32 ipv6)
+static __always_inline enum reason firewall(struct packet *p, struct decision *d, struct control *c, __u32 ipv6)
 {
 	__u32 leaves = d->adj->interface, buffer = p->policy & POLICY_BUFFER;
 	struct interface *out;

@@ -28,6 +28,7 @@ import (
 	"minne/internal/subsystem/firewall"
 	"minne/internal/testing/offloadtest"
 	"minne/internal/testing/policygen"
+	"minne/internal/testing/testframes"
 )
 
 const firstStamp = 1
@@ -111,7 +112,7 @@ func (v *voices) disagreements(p *policy.Policy, trials []trial, verdicts map[st
 	round := func(list []trial) (passed []trial) {
 		s := &seen{port: map[stamped]int{}, answered: map[netip.Addr]map[string]bool{}}
 		for i, t := range list {
-			packet.Stamp(t.frame, uint32(firstStamp+i))
+			testframes.Stamp(t.frame, uint32(firstStamp+i))
 			v.send(t.port, t.frame)
 		}
 		v.barrier(s)
@@ -187,7 +188,7 @@ func (v *voices) compareCounts(p *policy.Policy, want map[int]uint64) string {
 
 // note remembers a frame that came out of the router.
 func (s *seen) note(port int, frame []byte) {
-	id, ok := packet.StampOf(frame)
+	id, ok := testframes.StampOf(frame)
 	at, etherType, _ := packet.NetworkOffset(frame)
 	b := frame[at:]
 	if !ok {
@@ -212,7 +213,7 @@ func (s *seen) note(port int, frame []byte) {
 		s.answered[dst][fmt.Sprint("reset ", src, binary.BigEndian.Uint16(upper), binary.BigEndian.Uint16(upper[2:]))] = true
 	case protocol == packet.ProtoICMP && upper[0] == packet.ICMPUnreachable, protocol == packet.ProtoICMPv6 && upper[0] == packet.ICMPv6Unreachable:
 		inner := packet.Ethernet{Type: etherType}.Append(nil, upper[8:])
-		if of, ok := packet.StampOf(inner); ok {
+		if of, ok := testframes.StampOf(inner); ok {
 			s.answered[dst][fmt.Sprint("unreachable ", of)] = true
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"minne/internal/model/packet"
+	"minne/internal/testing/testframes"
 )
 
 // flow is a connection between two machines, as each of them sees it: side 0 began it.
@@ -178,7 +179,7 @@ func (tw *twins) step(what string, flows []*flow, make func(*flow) frame, look f
 			tw.t.FailNow() // what follows builds on it
 		}
 		for _, o := range out {
-			stamp, _ := packet.StampOf(o.bytes)
+			stamp, _ := testframes.StampOf(o.bytes)
 			f := byStamp[stamp]
 			if f == nil {
 				tw.t.Fatalf("%s: nothing was sent that could come out as %v", what, o)

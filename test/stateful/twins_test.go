@@ -22,6 +22,7 @@ import (
 
 	"minne/internal/model/packet"
 	"minne/internal/subsystem/fastpath"
+	"minne/internal/testing/testframes"
 )
 
 // twins are two routers that differ in nothing but the fast path: one has it, in
@@ -328,9 +329,9 @@ func tell(lines []string, in []frame) string {
 		fmt.Fprintf(&b, "\n  %s", l)
 		_, digits, _ := strings.Cut(l, " ")
 		bytes, _ := hex.DecodeString(digits)
-		stamp, _ := packet.StampOf(bytes)
+		stamp, _ := testframes.StampOf(bytes)
 		for _, f := range in {
-			if s, ok := packet.StampOf(f.bytes); ok && s == stamp && stamp != 0 {
+			if s, ok := testframes.StampOf(f.bytes); ok && s == stamp && stamp != 0 {
 				fmt.Fprintf(&b, "\n    was %v (%s)", f, f.label)
 			}
 		}
@@ -364,7 +365,7 @@ func without(a, b []string) (more []string) {
 func (tw *twins) mark(frames ...frame) uint32 {
 	tw.stamp = tw.stamp%0xfffe + 1
 	for _, f := range frames {
-		packet.Stamp(f.bytes, tw.stamp)
+		testframes.Stamp(f.bytes, tw.stamp)
 	}
 	return tw.stamp
 }

@@ -5,7 +5,7 @@ package voices
 import (
 	"testing"
 
-	"minne/internal/model/packet"
+	"minne/internal/testing/testframes"
 )
 
 // TestLossIsNoticed sends a window that is too large for the capture ring: the bed
@@ -13,8 +13,8 @@ import (
 func TestLossIsNoticed(t *testing.T) {
 	n := newNetwork(t)
 	k := newBed(t, n, newNamespace(t), 200)
-	g := packet.NewGenerator(n.world(false), 1)
-	var samples []packet.Sample
+	g := testframes.NewGenerator(n.world(false), 1)
+	var samples []testframes.Sample
 	for i := range uint64(3 * slots) {
 		samples = append(samples, g.At(i))
 	}

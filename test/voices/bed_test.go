@@ -17,6 +17,7 @@ import (
 	"minne/internal/model/rib"
 	"minne/internal/subsystem/kernel"
 	"minne/internal/testing/reference"
+	"minne/internal/testing/testframes"
 )
 
 // bed is a router under test: its ports in one namespace, their far ends in
@@ -217,7 +218,7 @@ func (k *bed) marker(number int) outgoing {
 const markEvery = 32
 
 // ask sends a window of frames through the router; outputs[i] is what came out for frame i.
-func (k *bed) ask(samples []packet.Sample) (outputs [][]output, err error) {
+func (k *bed) ask(samples []testframes.Sample) (outputs [][]output, err error) {
 	for range 5 {
 		outputs, complete, err := k.try(samples)
 		if err != nil || complete {
@@ -228,7 +229,7 @@ func (k *bed) ask(samples []packet.Sample) (outputs [][]output, err error) {
 	return nil, fmt.Errorf("the test bed lost frames of one window five times")
 }
 
-func (k *bed) try(samples []packet.Sample) (outputs [][]output, complete bool, err error) {
+func (k *bed) try(samples []testframes.Sample) (outputs [][]output, complete bool, err error) {
 	k.windows++
 	var frames []outgoing
 	markers := 0
@@ -260,7 +261,7 @@ func (k *bed) try(samples []packet.Sample) (outputs [][]output, complete bool, e
 }
 
 // collect reads what comes out until every marker of the window has.
-func (k *bed) collect(samples []packet.Sample, markers int) (outputs [][]output, complete bool, err error) {
+func (k *bed) collect(samples []testframes.Sample, markers int) (outputs [][]output, complete bool, err error) {
 	outputs = make([][]output, len(samples))
 	deadline := time.Now().Add(2 * time.Second)
 	for seen := 0; seen < markers; {
@@ -294,8 +295,8 @@ func (k *bed) isMarker(c captured) (window uint64, ok bool) {
 
 // match finds the frame of the window that a captured one is the forwarded form
 // of: the same stamp, addresses and protocol family.
-func match(samples []packet.Sample, frame []byte) (int, bool) {
-	id, ok := packet.StampOf(frame)
+func match(samples []testframes.Sample, frame []byte) (int, bool) {
+	id, ok := testframes.StampOf(frame)
 	if !ok {
 		return 0, false
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"minne/internal/model/packet"
+	"minne/internal/testing/testframes"
 )
 
 // Captures of real traffic are extra inputs where they are at hand: classic pcap
@@ -49,16 +50,16 @@ func (v *voices) captures(t *testing.T) {
 }
 
 // samplesOf addresses the frames that fit to the router's jumbo port and stamps them.
-func samplesOf(frames [][]byte) []packet.Sample {
-	var samples []packet.Sample
+func samplesOf(frames [][]byte) []testframes.Sample {
+	var samples []testframes.Sample
 	for _, frame := range frames {
 		if len(frame) < packet.EthernetLen || len(frame) > packet.EthernetLen+portMTUs[jumboPort] {
 			continue
 		}
-		s := packet.Sample{Number: uint64(len(samples)), Port: firstIndex + jumboPort, Frame: slices.Clone(frame)}
+		s := testframes.Sample{Number: uint64(len(samples)), Port: firstIndex + jumboPort, Frame: slices.Clone(frame)}
 		mac := portMAC(jumboPort)
 		copy(s.Frame, mac[:])
-		packet.Stamp(s.Frame, uint32(s.Number))
+		testframes.Stamp(s.Frame, uint32(s.Number))
 		samples = append(samples, s)
 	}
 	return samples

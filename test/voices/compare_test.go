@@ -11,11 +11,12 @@ import (
 
 	"minne/internal/model/packet"
 	"minne/internal/testing/reference"
+	"minne/internal/testing/testframes"
 )
 
 // answers is what the voices say about one frame.
 type answers struct {
-	sample    packet.Sample
+	sample    testframes.Sample
 	reference []reference.Verdict
 	program   reference.Verdict
 	kernel    []output // of a router without fast path

@@ -12,6 +12,7 @@ import (
 	"minne/internal/model/packet"
 	"minne/internal/model/rib"
 	"minne/internal/testing/reference"
+	"minne/internal/testing/testframes"
 )
 
 // The network that all three voices route in: six ports with different source
@@ -259,16 +260,16 @@ func (n *network) sample(t *testing.T) {
 }
 
 // world is what the generator has to know to make traffic of one family.
-func (n *network) world(v6 bool) packet.World {
-	w := packet.World{
-		Destinations: []packet.Pool{{Weight: 50, Prefixes: n.routed[v6]}, {Weight: 25, Prefixes: n.odd[v6]},
+func (n *network) world(v6 bool) testframes.World {
+	w := testframes.World{
+		Destinations: []testframes.Pool{{Weight: 50, Prefixes: n.routed[v6]}, {Weight: 25, Prefixes: n.odd[v6]},
 			{Weight: 8, Prefixes: n.connected[v6]}, {Weight: 5, Prefixes: n.nowhere[v6]}},
 		EgressMTUs: []int{1500, 1500, 1280, 1400, 1000, 3400},
 	}
 	manyWays := map[bool]string{false: "198.19.112.0/20", true: "2001:db8:112::/48"}[v6]
 	var own, back []netip.Prefix
 	for i := 1; i <= lastPort; i++ {
-		e := packet.Entry{Port: firstIndex + i, MAC: portMAC(i), MTU: n.Ports[i-1].MTU,
+		e := testframes.Entry{Port: firstIndex + i, MAC: portMAC(i), MTU: n.Ports[i-1].MTU,
 			Sources: []netip.Prefix{senders(i, v6), senders(i, v6), senders(i, v6), netip.MustParsePrefix(manyWays)}}
 		w.Entries = append(w.Entries, e)
 		if i != slowPort { // where every frame has the same fate
@@ -277,7 +278,7 @@ func (n *network) world(v6 bool) packet.World {
 		back = append(back, senders(i, v6))
 		own = append(own, n.Ports[i-1].Addresses...)
 	}
-	w.Destinations = append(w.Destinations, packet.Pool{Weight: 12, Prefixes: back})
+	w.Destinations = append(w.Destinations, testframes.Pool{Weight: 12, Prefixes: back})
 	for _, p := range own {
 		if p.Addr().Is6() == v6 {
 			w.Specials = append(w.Specials, p.Addr())

@@ -29,6 +29,7 @@ import (
 	"minne/internal/model/packet"
 	"minne/internal/subsystem/fastpath"
 	"minne/internal/testing/reference"
+	"minne/internal/testing/testframes"
 	"minne/internal/testing/testns"
 )
 
@@ -118,14 +119,14 @@ func probe(dst netip.Addr) []byte {
 // generated compares the voices on half of the family's frames; the other half
 // meets other routes.
 func (v *voices) generated(t *testing.T, v6 bool) {
-	g := packet.NewGenerator(v.network.world(v6), *seed)
+	g := testframes.NewGenerator(v.network.world(v6), *seed)
 	from, to := uint64(0), *packets/2
 	if *only >= 0 {
 		from, to = uint64(*only), uint64(*only)+1
 	}
-	v.run(t, func(yield func([]packet.Sample) bool) {
+	v.run(t, func(yield func([]testframes.Sample) bool) {
 		for at := from; at < to; at += window {
-			var samples []packet.Sample
+			var samples []testframes.Sample
 			for k := at; k < min(at+window, to); k++ {
 				samples = append(samples, g.At(k))
 			}
@@ -144,12 +145,12 @@ type asked struct {
 
 // run asks all voices about windows of frames and compares. While the kernel works
 // on one window, the other voices answer the next.
-func (v *voices) run(t *testing.T, windows func(func([]packet.Sample) bool)) {
+func (v *voices) run(t *testing.T, windows func(func([]testframes.Sample) bool)) {
 	queue, stop := make(chan asked, 4), make(chan struct{})
 	defer close(stop)
 	go func() {
 		defer close(queue)
-		windows(func(samples []packet.Sample) bool {
+		windows(func(samples []testframes.Sample) bool {
 			select {
 			case queue <- v.ask(samples):
 				return true
@@ -195,7 +196,7 @@ func (v *voices) run(t *testing.T, windows func(func([]packet.Sample) bool)) {
 }
 
 // ask asks the reference and the program.
-func (v *voices) ask(samples []packet.Sample) asked {
+func (v *voices) ask(samples []testframes.Sample) asked {
 	w := asked{answers: make([]answers, len(samples))}
 	for i, s := range samples {
 		p, err := v.program.Run(s.Frame, s.Port)
@@ -210,7 +211,7 @@ func (v *voices) ask(samples []packet.Sample) asked {
 
 // askKernels asks both routers on the wire.
 func (v *voices) askKernels(window []answers) error {
-	var samples []packet.Sample
+	var samples []testframes.Sample
 	for _, a := range window {
 		samples = append(samples, a.sample)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"minne/internal/model/packet"
+	"minne/internal/testing/testframes"
 )
 
 // lively is what the program that packets meet did with one of them, read off its counters.
@@ -73,23 +74,23 @@ func (b *bench) counted() counts {
 }
 
 // explainWorld is the bench's router as the generator of packets sees it.
-func explainWorld(b *bench, v6 bool) packet.World {
+func explainWorld(b *bench, v6 bool) testframes.World {
 	parse := netip.MustParsePrefix
-	entry := func(port int, mac []byte, source string) packet.Entry {
-		return packet.Entry{Port: port, MAC: packet.MAC(mac), MTU: 1500, Sources: []netip.Prefix{parse(source)}}
+	entry := func(port int, mac []byte, source string) testframes.Entry {
+		return testframes.Entry{Port: port, MAC: packet.MAC(mac), MTU: 1500, Sources: []netip.Prefix{parse(source)}}
 	}
 	in, out := b.in.Attrs().Index, b.out.Attrs().Index
 	if v6 {
-		return packet.World{
-			Entries:      []packet.Entry{entry(in, macIn, "2001:db8:a::/64"), entry(out, macOut, "2001:db8:b::/64")},
-			Destinations: []packet.Pool{{Weight: 3, Prefixes: []netip.Prefix{parse("2001:db8:a::2/128"), parse("2001:db8:b::2/128"), parse("2001:db8:f::/64")}}, {Weight: 1, Prefixes: []netip.Prefix{parse("2001:db8::/32")}}},
+		return testframes.World{
+			Entries:      []testframes.Entry{entry(in, macIn, "2001:db8:a::/64"), entry(out, macOut, "2001:db8:b::/64")},
+			Destinations: []testframes.Pool{{Weight: 3, Prefixes: []netip.Prefix{parse("2001:db8:a::2/128"), parse("2001:db8:b::2/128"), parse("2001:db8:f::/64")}}, {Weight: 1, Prefixes: []netip.Prefix{parse("2001:db8::/32")}}},
 			Specials:     []netip.Addr{netip.MustParseAddr("::"), netip.MustParseAddr("::1"), netip.MustParseAddr("ff02::1"), netip.MustParseAddr("2001:db8:a::1"), netip.MustParseAddr("fe80::1")},
 			EgressMTUs:   []int{1500},
 		}
 	}
-	return packet.World{
-		Entries:      []packet.Entry{entry(in, macIn, "192.0.2.0/24"), entry(out, macOut, "198.51.100.0/24")},
-		Destinations: []packet.Pool{{Weight: 3, Prefixes: []netip.Prefix{parse("192.0.2.2/32"), parse("198.51.100.2/32"), parse("203.0.113.0/24")}}, {Weight: 1, Prefixes: []netip.Prefix{parse("10.0.0.0/8")}}},
+	return testframes.World{
+		Entries:      []testframes.Entry{entry(in, macIn, "192.0.2.0/24"), entry(out, macOut, "198.51.100.0/24")},
+		Destinations: []testframes.Pool{{Weight: 3, Prefixes: []netip.Prefix{parse("192.0.2.2/32"), parse("198.51.100.2/32"), parse("203.0.113.0/24")}}, {Weight: 1, Prefixes: []netip.Prefix{parse("10.0.0.0/8")}}},
 		Specials:     []netip.Addr{netip.MustParseAddr("0.0.0.0"), netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("255.255.255.255"), netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.255")},
 		EgressMTUs:   []int{1500, 600},
 	}
@@ -113,7 +114,7 @@ func TestExplainIsExact(t *testing.T) {
 	group := udp6(macIn, macA, "2001:db8:a::2", "2001:db8:f::9", 64, 0)
 	eventually(t, "the last route", func() bool { return b.run(group, b.in).NextHop != 0 })
 	for _, v6 := range []bool{false, true} {
-		g := packet.NewGenerator(explainWorld(b, v6), 4)
+		g := testframes.NewGenerator(explainWorld(b, v6), 4)
 		verdicts, reasons, wrong := map[string]int{}, map[string]bool{}, 0
 		for n := uint64(0); n < frames && wrong < 10; n++ {
 			s := g.At(n)

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package packet
+// Package testframes makes frames for tests of the data path.
+//
+// The Generator makes frames for a router: about a third plain traffic, the rest
+// with one or two changes out of a list (a lying length, a special address, a
+// header chain, ...). Frame n is a function of the seed and n alone, so a failure
+// found among millions is made again by its number, and parts of a run can be
+// made side by side.
+package testframes
 
 import (
 	"encoding/binary"
@@ -8,20 +15,16 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-)
 
-// The Generator makes frames for a router: about a third plain traffic, the rest
-// with one or two changes out of a list (a lying length, a special address, a
-// header chain, ...). Frame n is a function of the seed and n alone, so a failure
-// found among millions is made again by its number, and parts of a run can be
-// made side by side.
+	"minne/internal/model/packet"
+)
 
 // Entry is a port of the router as the sender on its wire sees it.
 type Entry struct {
 	Port    int            // number that Sample repeats
-	MAC     MAC            // the router's address on this wire
+	MAC     packet.MAC     // the router's address on this wire
 	MTU     int            // largest network packet that the wire carries
-	Tags    []Tag          // that honest frames carry
+	Tags    []packet.Tag   // that honest frames carry
 	Sources []netip.Prefix // where honest senders on this wire are
 }
 
@@ -89,9 +92,9 @@ func NewGenerator(world World, seed uint64) *Generator {
 // that is done to the written bytes.
 type draft struct {
 	entry    *Entry
-	ethernet Ethernet
-	v4       IPv4
-	v6       IPv6
+	ethernet packet.Ethernet
+	v4       packet.IPv4
+	v6       packet.IPv6
 	chain    []byte // IPv6 extension headers, the last one naming protocol
 	protocol uint8
 	size     int // bytes of upper-layer payload
@@ -133,17 +136,17 @@ func (g *Generator) count() int {
 func (g *Generator) plain() draft {
 	e := &g.world.Entries[g.rng.IntN(len(g.world.Entries))]
 	src, dst := g.within(pick(g, e.Sources)), g.destination()
-	d := draft{entry: e, protocol: pick(g, []uint8{ProtoUDP, ProtoUDP, ProtoTCP, ProtoTCP, ProtoICMP, ProtoGRE, ProtoESP, 132})}
-	d.ethernet = Ethernet{Dst: e.MAC, Src: MAC{2, 0xee, 0, 0, 0, uint8(e.Port)}, Tags: slices.Clone(e.Tags)}
+	d := draft{entry: e, protocol: pick(g, []uint8{packet.ProtoUDP, packet.ProtoUDP, packet.ProtoTCP, packet.ProtoTCP, packet.ProtoICMP, packet.ProtoGRE, packet.ProtoESP, 132})}
+	d.ethernet = packet.Ethernet{Dst: e.MAC, Src: packet.MAC{2, 0xee, 0, 0, 0, uint8(e.Port)}, Tags: slices.Clone(e.Tags)}
 	ttl := uint8(2 + g.rng.IntN(254))
 	if src.Is4() {
-		d.ethernet.Type = TypeIPv4
-		d.v4 = IPv4{TOS: uint8(g.rng.Uint32()), Fragment: DontFragment * uint16(g.rng.IntN(2)), TTL: ttl, Src: src, Dst: dst}
+		d.ethernet.Type = packet.TypeIPv4
+		d.v4 = packet.IPv4{TOS: uint8(g.rng.Uint32()), Fragment: packet.DontFragment * uint16(g.rng.IntN(2)), TTL: ttl, Src: src, Dst: dst}
 	} else {
-		d.ethernet.Type = TypeIPv6
-		d.v6 = IPv6{Class: uint8(g.rng.Uint32()), HopLimit: ttl, Src: src, Dst: dst}
-		if d.protocol == ProtoICMP {
-			d.protocol = ProtoICMPv6
+		d.ethernet.Type = packet.TypeIPv6
+		d.v6 = packet.IPv6{Class: uint8(g.rng.Uint32()), HopLimit: ttl, Src: src, Dst: dst}
+		if d.protocol == packet.ProtoICMP {
+			d.protocol = packet.ProtoICMPv6
 		}
 	}
 	switch g.rng.IntN(20) {
@@ -195,13 +198,13 @@ func (d *draft) write(g *Generator, id uint32) []byte {
 	if d.v6.Src.IsValid() {
 		src, dst = d.v6.Src, d.v6.Dst
 	}
-	room := d.entry.MTU - TagLen*max(0, len(d.ethernet.Tags)-1) // the wire carries one tag beyond its MTU
+	room := d.entry.MTU - packet.TagLen*max(0, len(d.ethernet.Tags)-1) // the wire carries one tag beyond its MTU
 	d.size = min(d.size, room-d.headers())
 	upper := d.raw
 	if upper == nil {
 		upper = g.upper(d, src, dst)
 	}
-	network := make([]byte, 0, IPv6Len+len(d.chain)+len(upper)+d.pad+40)
+	network := make([]byte, 0, packet.IPv6Len+len(d.chain)+len(upper)+d.pad+40)
 	if src.Is4() {
 		d.v4.ID, d.v4.Protocol = uint16(id), d.protocol
 		network = d.v4.Append(network, upper)
@@ -221,19 +224,19 @@ func (d *draft) write(g *Generator, id uint32) []byte {
 	if d.cut {
 		network = network[:g.rng.IntN(min(len(network), 100))]
 	}
-	return d.ethernet.Append(make([]byte, 0, EthernetLen+2*TagLen+len(network)), network)
+	return d.ethernet.Append(make([]byte, 0, packet.EthernetLen+2*packet.TagLen+len(network)), network)
 }
 
 // headers is how many bytes stand in front of the upper-layer payload.
 func (d *draft) headers() int {
-	n := IPv4Len + len(d.v4.Options)
+	n := packet.IPv4Len + len(d.v4.Options)
 	if d.v6.Src.IsValid() {
-		n = IPv6Len + len(d.chain)
+		n = packet.IPv6Len + len(d.chain)
 	}
 	switch d.protocol {
-	case ProtoTCP:
+	case packet.ProtoTCP:
 		return n + 20
-	case ProtoUDP, ProtoICMP, ProtoICMPv6:
+	case packet.ProtoUDP, packet.ProtoICMP, packet.ProtoICMPv6:
 		return n + 8
 	}
 	return n
@@ -246,19 +249,19 @@ func (g *Generator) upper(d *draft, src, dst netip.Addr) []byte {
 	ports := g.rng.Uint32()
 	from, to := uint16(ports), uint16(ports>>16)
 	switch d.protocol {
-	case ProtoUDP:
-		b := UDP{SrcPort: from, DstPort: to}.Append(nil, src, dst, payload)
+	case packet.ProtoUDP:
+		b := packet.UDP{SrcPort: from, DstPort: to}.Append(nil, src, dst, payload)
 		if d.noSum {
 			b[6], b[7] = 0, 0
 		}
 		return b
-	case ProtoTCP:
-		flags := pick(g, []uint8{SYN, ACK, SYN | ACK, PSH | ACK, FIN | ACK, RST})
-		return TCP{SrcPort: from, DstPort: to, Seq: g.rng.Uint32(), Flags: flags, Window: 8192}.Append(nil, src, dst, payload)
-	case ProtoICMP:
-		return ICMP{Type: ICMPEcho, Rest: ports}.Append(nil, src, dst, payload)
-	case ProtoICMPv6:
-		return ICMP{Type: ICMPv6Echo, Rest: ports}.Append(nil, src, dst, payload)
+	case packet.ProtoTCP:
+		flags := pick(g, []uint8{packet.SYN, packet.ACK, packet.SYN | packet.ACK, packet.PSH | packet.ACK, packet.FIN | packet.ACK, packet.RST})
+		return packet.TCP{SrcPort: from, DstPort: to, Seq: g.rng.Uint32(), Flags: flags, Window: 8192}.Append(nil, src, dst, payload)
+	case packet.ProtoICMP:
+		return packet.ICMP{Type: packet.ICMPEcho, Rest: ports}.Append(nil, src, dst, payload)
+	case packet.ProtoICMPv6:
+		return packet.ICMP{Type: packet.ICMPv6Echo, Rest: ports}.Append(nil, src, dst, payload)
 	}
 	return payload
 }

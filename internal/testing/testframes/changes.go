@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package packet
+package testframes
 
 import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
+
+	"minne/internal/model/packet"
 )
 
 // change is one way in which a generated frame differs from plain traffic.
@@ -28,16 +30,16 @@ var both = []change{
 	}},
 	{"station", func(g *Generator, d *draft) {
 		other := pick(g, g.world.Entries).MAC
-		d.ethernet.Dst = pick(g, []MAC{other, {2, 0xaa, 1, 2, 3, 4}, {}, BroadcastMAC, {1, 0, 0x5e, 0, 0, 1}, {0x33, 0x33, 0, 0, 0, 1}})
+		d.ethernet.Dst = pick(g, []packet.MAC{other, {2, 0xaa, 1, 2, 3, 4}, {}, packet.BroadcastMAC, {1, 0, 0x5e, 0, 0, 1}, {0x33, 0x33, 0, 0, 0, 1}})
 	}},
 	{"tags", func(g *Generator, d *draft) {
 		for range 1 + g.rng.IntN(2) {
-			tag := Tag{pick(g, []uint16{TypeVLAN, TypeVLAN, TypeQinQ}), pick(g, []uint16{0, 0xe000, 1, 100, 0x6064, 0xfff})}
+			tag := packet.Tag{Type: pick(g, []uint16{packet.TypeVLAN, packet.TypeVLAN, packet.TypeQinQ}), TCI: pick(g, []uint16{0, 0xe000, 1, 100, 0x6064, 0xfff})}
 			d.ethernet.Tags = append(d.ethernet.Tags, tag)
 		}
 	}},
 	{"ethertype", func(g *Generator, d *draft) {
-		d.ethernet.Type = pick(g, []uint16{TypeIPv4, TypeIPv6, TypeARP, 0x0842, 0x8847, 0x88cc, 0x0040, 0xffff})
+		d.ethernet.Type = pick(g, []uint16{packet.TypeIPv4, packet.TypeIPv6, packet.TypeARP, 0x0842, 0x8847, 0x88cc, 0x0040, 0xffff})
 	}},
 	{"truncated", func(g *Generator, d *draft) { d.cut = true }},
 	{"padding", func(g *Generator, d *draft) { d.pad = 1 + g.rng.IntN(60) }},
@@ -59,7 +61,7 @@ var both = []change{
 	}},
 	{"at-mtu", func(g *Generator, d *draft) { d.resize(pick(g, g.world.EgressMTUs) + g.rng.IntN(5) - 2) }},
 	{"jumbo", func(g *Generator, d *draft) { d.resize(1501 + g.rng.IntN(7500)) }},
-	{"no-checksum", func(g *Generator, d *draft) { d.protocol, d.noSum = ProtoUDP, true }},
+	{"no-checksum", func(g *Generator, d *draft) { d.protocol, d.noSum = packet.ProtoUDP, true }},
 	{"icmp-error", icmpError},
 	{"short-upper-layer", func(g *Generator, d *draft) { d.raw = make([]byte, g.rng.IntN(8)) }},
 	{"protocol", func(g *Generator, d *draft) { d.protocol = uint8(g.rng.Uint32()) }},
@@ -68,9 +70,9 @@ var both = []change{
 var changes4 = slices.Concat(both, []change{
 	{"options", func(g *Generator, d *draft) { d.v4.Options = pick(g, options) }},
 	{"fragment", func(g *Generator, d *draft) {
-		offset := uint16(1 + g.rng.IntN(OffsetMask))
-		d.v4.Fragment = pick(g, []uint16{MoreFragments, MoreFragments | offset, offset, DontFragment | MoreFragments,
-			DontFragment | offset, ReservedFlag, ReservedFlag | DontFragment, 0, DontFragment})
+		offset := uint16(1 + g.rng.IntN(packet.OffsetMask))
+		d.v4.Fragment = pick(g, []uint16{packet.MoreFragments, packet.MoreFragments | offset, offset, packet.DontFragment | packet.MoreFragments,
+			packet.DontFragment | offset, packet.ReservedFlag, packet.ReservedFlag | packet.DontFragment, 0, packet.DontFragment})
 	}},
 	{"bad-checksum", func(g *Generator, d *draft) {
 		d.damage = append(d.damage, func(b []byte) []byte {
@@ -146,7 +148,7 @@ func (d *draft) setAddresses(src, dst netip.Addr) {
 
 // resize makes the network packet that many bytes long, or as long as its wire carries.
 func (d *draft) resize(length int) {
-	d.protocol = ProtoUDP
+	d.protocol = packet.ProtoUDP
 	d.size = max(0, length-d.headers())
 }
 
@@ -162,11 +164,11 @@ func isStamp(b []byte, i int) bool {
 // that the change before is not hidden behind it.
 func repair(g *Generator, b []byte) []byte {
 	header := int(b[0]&0xf) * 4
-	if b[0]>>4 == 6 || header < IPv4Len || header > len(b) || g.rng.IntN(2) == 0 {
+	if b[0]>>4 == 6 || header < packet.IPv4Len || header > len(b) || g.rng.IntN(2) == 0 {
 		return b
 	}
 	binary.BigEndian.PutUint16(b[10:], 0)
-	binary.BigEndian.PutUint16(b[10:], Checksum(b[:header]))
+	binary.BigEndian.PutUint16(b[10:], packet.Checksum(b[:header]))
 	return b
 }
 
@@ -177,12 +179,12 @@ func checksumCorner(g *Generator, d *draft) {
 	want := pick(g, []uint16{0, 0xffff, 0xfeff, 0xff00, 0xfefe, 0xfffe, 0x0100})
 	d.damage = append(d.damage, func(b []byte) []byte {
 		header := int(b[0]&0xf) * 4
-		if header < IPv4Len || header > len(b) {
+		if header < packet.IPv4Len || header > len(b) {
 			return b
 		}
 		binary.BigEndian.PutUint16(b[14:], 0)
 		binary.BigEndian.PutUint16(b[10:], want)
-		binary.BigEndian.PutUint16(b[14:], Checksum(b[:header]))
+		binary.BigEndian.PutUint16(b[14:], packet.Checksum(b[:header]))
 		return b
 	})
 }
@@ -191,19 +193,19 @@ func checksumCorner(g *Generator, d *draft) {
 func icmpError(g *Generator, d *draft) {
 	quoted := []byte{0x12, 0x34, 0, 53, 0, 24, 0, 0}
 	if d.v6.Src.IsValid() {
-		inner := IPv6{NextHeader: ProtoUDP, HopLimit: 3, Src: d.v6.Dst, Dst: d.v6.Src}.Append(nil, quoted)
-		kind := pick(g, []uint8{ICMPv6Unreachable, ICMPv6TooBig, ICMPv6TimeExceeded, 4, 137})
-		d.protocol, d.raw = ProtoICMPv6, ICMP{Type: kind, Rest: 1280}.Append(nil, d.v6.Src, d.v6.Dst, inner)
+		inner := packet.IPv6{NextHeader: packet.ProtoUDP, HopLimit: 3, Src: d.v6.Dst, Dst: d.v6.Src}.Append(nil, quoted)
+		kind := pick(g, []uint8{packet.ICMPv6Unreachable, packet.ICMPv6TooBig, packet.ICMPv6TimeExceeded, 4, 137})
+		d.protocol, d.raw = packet.ProtoICMPv6, packet.ICMP{Type: kind, Rest: 1280}.Append(nil, d.v6.Src, d.v6.Dst, inner)
 		return
 	}
-	inner := IPv4{TTL: 3, Protocol: ProtoUDP, Src: d.v4.Dst, Dst: d.v4.Src}.Append(nil, quoted)
-	kind := pick(g, []uint8{ICMPUnreachable, ICMPTimeExceeded, ICMPRedirect, 12})
-	d.protocol, d.raw = ProtoICMP, ICMP{Type: kind, Code: 4, Rest: 1400}.Append(nil, d.v4.Src, d.v4.Dst, inner)
+	inner := packet.IPv4{TTL: 3, Protocol: packet.ProtoUDP, Src: d.v4.Dst, Dst: d.v4.Src}.Append(nil, quoted)
+	kind := pick(g, []uint8{packet.ICMPUnreachable, packet.ICMPTimeExceeded, packet.ICMPRedirect, 12})
+	d.protocol, d.raw = packet.ProtoICMP, packet.ICMP{Type: kind, Code: 4, Rest: 1400}.Append(nil, d.v4.Src, d.v4.Dst, inner)
 }
 
 // addChain puts n extension headers in front of the upper layer (RFC 8200 4).
 func (d *draft) addChain(g *Generator, n int) {
-	kinds := []uint8{ProtoHopByHop, ProtoRouting, ProtoFragment, ProtoDestOpts, ProtoAH, 135, 139, 140, 253}
+	kinds := []uint8{packet.ProtoHopByHop, packet.ProtoRouting, packet.ProtoFragment, packet.ProtoDestOpts, packet.ProtoAH, 135, 139, 140, 253}
 	next := d.protocol
 	for range n {
 		kind := pick(g, kinds)
@@ -220,21 +222,21 @@ func (d *draft) addChain(g *Generator, n int) {
 // extension is one extension header that announces next.
 func extension(g *Generator, kind, next uint8) []byte {
 	switch kind {
-	case ProtoRouting:
+	case packet.ProtoRouting:
 		b := make([]byte, 24)
 		b[0], b[1], b[2], b[3] = next, 2, pick(g, []uint8{0, 2, 3, 4}), uint8(g.rng.IntN(2))
 		return b
-	case ProtoFragment:
+	case packet.ProtoFragment:
 		b := []byte{next, 0, 0, 0, 0, 0, 0, 9}
 		binary.BigEndian.PutUint16(b[2:], pick(g, []uint16{0, 1, 1480, 1480 | 1}))
 		return b
-	case ProtoAH:
+	case packet.ProtoAH:
 		b := make([]byte, 24)
 		b[0], b[1] = next, 4
 		return b
 	}
 	b := []byte{next, 0, 1, 4, 0, 0, 0, 0} // PadN
-	if kind == ProtoHopByHop {
+	if kind == packet.ProtoHopByHop {
 		return pick(g, [][]byte{b, {next, 0, 5, 2, 0, 0, 1, 0}, {next, 0, 0xc2, 4, 0, 1, 0, 0}, {next, 0, 0x80, 4, 0, 0, 0, 0}, {next, 9, 1, 4, 0, 0, 0, 0}})
 	}
 	if g.rng.IntN(6) == 0 {

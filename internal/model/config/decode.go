@@ -56,7 +56,7 @@ func parse(file string, data []byte, known []migration) (*Config, error) {
 	if err := ps.err(); err != nil {
 		return nil, err
 	}
-	today := r.bring(known, true, ps)
+	today := r.bring(known, ps)
 	if err := ps.err(); err != nil {
 		return nil, err
 	}

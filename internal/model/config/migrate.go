@@ -50,7 +50,7 @@ func migrate(file string, data []byte, known []migration) (Migrated, error) {
 	if err := ps.err(); err != nil {
 		return Migrated{}, err
 	}
-	m := r.bring(known, false, ps)
+	m := r.bring(known, ps)
 	if err := ps.err(); err != nil {
 		return m, err
 	}
@@ -77,8 +77,8 @@ func read(file string, data []byte) (r reading, ps *problems) {
 }
 
 // bring edits what was read to today's version. Of a version that was never released, or that can't be
-// read, nothing is changed: whoever decodes it says what is wrong. keepLines leaves lines empty that would go.
-func (r reading) bring(known []migration, keepLines bool, ps *problems) Migrated {
+// read, nothing is changed: whoever decodes it says what is wrong.
+func (r reading) bring(known []migration, ps *problems) Migrated {
 	from, at := versionOf(r.root)
 	m := Migrated{From: from}
 	switch {
@@ -91,7 +91,7 @@ func (r reading) bring(known []migration, keepLines bool, ps *problems) Migrated
 		})
 		return m
 	}
-	d := &draft{text: []rune(string(r.text)), root: r.root, file: r.src.file, keepLines: keepLines}
+	d := &draft{text: []rune(string(r.text)), root: r.root, file: r.src.file}
 	for v := from; v < Version; v++ {
 		i := slices.IndexFunc(known, func(k migration) bool { return k.from == v })
 		if i < 0 {
@@ -143,10 +143,9 @@ func versionOf(root *node) (int, position) {
 // draft is a text that is edited. Paths are keys with points between, * for every key of a section
 // and [] behind a key for every item of its list: interfaces.*.mtu, routing.static[].via.
 type draft struct {
-	file      string
-	text      []rune
-	root      *node
-	keepLines bool
+	file string
+	text []rune
+	root *node
 }
 
 // run does one migration, and writes the version that it led to.
@@ -226,85 +225,6 @@ func (d *draft) replace(path string, with func(text string) string) error {
 	return d.reread()
 }
 
-// remove takes the keys of a path out, with all that stands behind them. Comments above them stay.
-func (d *draft) remove(path string) error {
-	for _, f := range d.find(path) {
-		start, end := d.span(f)
-		left := ""
-		if gone := string(d.text[start:end]); d.keepLines && strings.Contains(gone, "\n") {
-			column := len([]rune(gone[strings.LastIndex(gone, "\n")+1:])) // of what follows
-			left = strings.Repeat("\n", strings.Count(gone, "\n")) + strings.Repeat(" ", column)
-		}
-		d.put(start, end, left)
-	}
-	return d.reread()
-}
-
-// span is what is to be deleted so that a key is gone.
-func (d *draft) span(f found) (start, end int) {
-	start = d.offset(f.key().at)
-	line := d.lineStart(start)
-	alone := strings.TrimSpace(string(d.text[line:start])) == ""
-	switch {
-	case d.text[d.offset(f.in.at)] == '{':
-		if f.i+1 < len(f.in.entries) {
-			return start, d.offset(f.in.entries[f.i+1].key.at)
-		}
-		end = d.closing(start)
-		for f.i > 0 && start > 0 && d.text[start] != ',' {
-			start--
-		}
-		return start, end
-	case alone:
-		return line, d.blockEnd(start, start-line)
-	case f.i+1 < len(f.in.entries): // the first key behind a dash: the next one takes its place
-		return start, d.offset(f.in.entries[f.i+1].key.at)
-	}
-	return start, max(start, d.blockEnd(start, start-line)-1)
-}
-
-// blockEnd is where the line after the value of a key begins, whose line holds start and which is indented so far.
-// Comments and empty lines behind the value belong to what follows.
-func (d *draft) blockEnd(start, indent int) int {
-	end := d.lineEnd(start)
-	for at := end; at < len(d.text); {
-		next := d.lineEnd(at)
-		line := string(d.text[at:next])
-		bare := strings.TrimLeft(line, " ")
-		depth := len(line) - len(bare)
-		item := depth == indent && (strings.HasPrefix(bare, "- ") || strings.TrimSpace(bare) == "-")
-		switch content := strings.TrimSpace(bare) != "" && !strings.HasPrefix(bare, "#"); {
-		case content && depth <= indent && !item:
-			return end
-		case content:
-			end = next
-		}
-		at = next
-	}
-	return end
-}
-
-// closing is where the section in braces ends in which a key stands: its brace.
-func (d *draft) closing(at int) int {
-	depth := 0
-	for ; at < len(d.text); at++ {
-		switch d.text[at] {
-		case '"', '\'':
-			at = d.quoteEnd(at) - 1
-		case '{', '[':
-			depth++
-		case ']':
-			depth--
-		case '}':
-			if depth == 0 {
-				return at
-			}
-			depth--
-		}
-	}
-	return at
-}
-
 // scalarEnd is where a single value of one line ends.
 func (d *draft) scalarEnd(n *node) (int, error) {
 	start := d.offset(n.at)
@@ -344,13 +264,6 @@ func (d *draft) offset(p position) int {
 		at = d.lineEnd(at)
 	}
 	return min(at+p.column-1, len(d.text)-1)
-}
-
-func (d *draft) lineStart(at int) int {
-	for at > 0 && d.text[at-1] != '\n' {
-		at--
-	}
-	return at
 }
 
 // lineEnd is where the next line begins.

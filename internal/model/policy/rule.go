@@ -42,8 +42,6 @@ type wordError struct {
 	message, expected, nearest string
 }
 
-func (e *wordError) Error() string { return e.message }
-
 func wrong(w word, expected, nearest, format string, args ...any) *wordError {
 	return &wordError{w, fmt.Sprintf(format, args...), expected, nearest}
 }

@@ -27,15 +27,6 @@ func ParseElement(text string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// ParsePorts reads an element of a set of ports.
-func ParsePorts(text string) (PortRange, error) {
-	r, err := parsePort(word{text: text})
-	if err != nil {
-		return r, err
-	}
-	return r, nil
-}
-
 // ElementText is the shortest form of a prefix: an address where it is one.
 func ElementText(p netip.Prefix) string {
 	if p.IsSingleIP() {

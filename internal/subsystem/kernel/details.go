@@ -5,7 +5,6 @@ package kernel
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"unsafe"
 
@@ -98,13 +97,4 @@ func (e ethtool) on(name string, o offload) (on, ok bool) {
 	request := struct{ command, value uint32 }{command: o.command}
 	ok = e.ioctl(name, unsafe.Pointer(&request))
 	return request.value&o.bit != 0, ok
-}
-
-// Namespace is the number of the network namespace that this process is in, as links in /proc have it.
-func Namespace() (uint64, error) {
-	var s unix.Stat_t
-	if err := unix.Stat("/proc/self/ns/net", &s); err != nil {
-		return 0, os.NewSyscallError("stat /proc/self/ns/net", err)
-	}
-	return s.Ino, nil
 }

@@ -6,8 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 )
 
 // Flows that user space makes and confirms: those of ICMP echo and of protocols without ports, about which the
@@ -55,11 +53,6 @@ func KeyOf(b []byte) (Key, error) {
 		r[i] = binary.NativeEndian.Uint64(b[8*i:])
 	}
 	return r.key(), nil
-}
-
-// HasPorts says whether the program asks conntrack itself about connections of a protocol.
-func HasPorts(protocol uint8) bool {
-	return protocol == unix.IPPROTO_TCP || protocol == unix.IPPROTO_UDP
 }
 
 // Enter calls make, which makes a flow in the program, if the generation is still this one, and confirms the flow. So

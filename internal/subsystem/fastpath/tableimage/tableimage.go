@@ -105,32 +105,3 @@ func (m *Image) Bytes(order binary.ByteOrder) []byte {
 	}
 	return b
 }
-
-// Open reads an image, of either byte order, and checks its header and checksum.
-func Open(data []byte) (*Image, error) {
-	if len(data) < 4*HeadEnd || len(data)%4 != 0 {
-		return nil, fmt.Errorf("table image: %d bytes, expected a header of %d and whole words", len(data), 4*HeadEnd)
-	}
-	var order binary.ByteOrder = binary.LittleEndian
-	if binary.BigEndian.Uint32(data) == magic {
-		order = binary.BigEndian
-	}
-	words := make([]uint32, len(data)/4)
-	for i := range words {
-		words[i] = order.Uint32(data[4*i:])
-	}
-	used := int(words[headUsed])
-	switch {
-	case words[headMagic] != magic:
-		return nil, fmt.Errorf("table image: it begins with %#x, expected %#x", words[headMagic], magic)
-	case words[headVersion] != version:
-		return nil, fmt.Errorf("table image: version %d, expected %d", words[headVersion], version)
-	case int(words[headWords]) != len(words) || len(words)&(len(words)-1) != 0:
-		return nil, fmt.Errorf("table image: the header tells of %d words, there are %d, expected a power of two", words[headWords], len(words))
-	case used < HeadEnd || used > len(words):
-		return nil, fmt.Errorf("table image: the header tells of %d words in use, there are %d", used, len(words))
-	case checksum(words[HeadOwn:used]) != words[headChecksum]:
-		return nil, fmt.Errorf("table image: wrong checksum: it was cut short or changed")
-	}
-	return &Image{Kind: Kind(words[headKind]), Words: words}, nil
-}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"minne/internal/lab/ports"
+	"minne/internal/subsystem/ports"
 )
 
 func newLabNICsCommand(a *app) *cobra.Command {

@@ -6,12 +6,15 @@ import (
 	"bufio"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"minne/internal/daemon/router"
 	"minne/internal/daemon/show"
+	"minne/internal/model/api"
 	"minne/internal/subsystem/flows"
 )
 
@@ -150,10 +153,18 @@ func TestOperating(t *testing.T) {
 	})
 
 	t.Run("version", func(t *testing.T) {
-		var v versions
+		var v show.VersionView
 		b.json(&v, "show", "version", "--json")
 		if v.Daemon != v.Minne || v.Daemon == "" || !strings.HasPrefix(b.want(0, "", "show", "version").out, "Part") {
 			t.Errorf("%+v", v)
+		}
+		onAPI, err := router.Version.Ask(t.Context(), api.NewClient(b.socket()), router.Nothing{})
+		if err != nil || onAPI.Daemon != v.Daemon || onAPI.Kernel != v.Kernel || len(onAPI.Programs) != len(v.Programs) {
+			t.Errorf("/v1/show/version: %+v, %v", onAPI, err)
+		}
+		drivers, err := router.Drivers.Ask(t.Context(), api.NewClient(b.socket()), router.Nothing{})
+		if err != nil || !slices.ContainsFunc(drivers.Ports, func(p show.DriverPort) bool { return p.Port == "lan" }) || len(drivers.Drivers) == 0 {
+			t.Errorf("/v1/show/fast-path/drivers: %+v, %v", drivers, err)
 		}
 		for _, p := range v.Programs {
 			if p.Version == "" || p.Version == "unknown" || !strings.Contains("0123456789", p.Version[:1]) {

@@ -43,7 +43,6 @@ func newShowCommand(a *app) *cobra.Command {
 	for path, extend := range showMore {
 		extend(a, made[path].command)
 	}
-	top.AddCommand(newShowVersionCommand(a))
 	return top
 }
 

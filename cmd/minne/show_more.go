@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,15 +13,17 @@ import (
 
 	"minne/internal/appliance/boot"
 	"minne/internal/daemon/router"
+	"minne/internal/model/api"
 )
 
-// showMore is what some commands below "minne show" do beside asking the daemon once.
+// showMore is what some commands below "minne show" do besides asking the daemon once.
 var showMore = map[string]func(*app, *cobra.Command){
-	"boot":      bootWithoutDaemon,
-	"config":    configWithoutDaemon,
-	"fast-path": withDrivers,
-	"log":       withFollow,
-	"rates":     withWatch,
+	"boot":              bootWithoutDaemon,
+	"config":            configWithoutDaemon,
+	"fast-path drivers": driversWithoutDaemon,
+	"log":               withFollow,
+	"rates":             withWatch,
+	"version":           versionWithoutDaemon,
 }
 
 func wantsJSON(c *cobra.Command) bool { return c.Flags().Lookup("json").Value.String() == "true" }
@@ -67,15 +70,33 @@ func configWithoutDaemon(a *app, c *cobra.Command) {
 	}
 }
 
-func withDrivers(a *app, c *cobra.Command) {
-	var listDrivers bool
-	c.Flags().BoolVar(&listDrivers, "drivers", false, "show what network drivers can do for the fast path, this machine's and others")
-	observed := c.RunE
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if listDrivers {
-			return a.showDrivers(wantsJSON(c))
+// driversWithoutDaemon shows what drivers can do also where no router runs: people ask before they choose a computer.
+func driversWithoutDaemon(a *app, c *cobra.Command) {
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		v, err := router.ReadDrivers()
+		if err != nil {
+			return err
 		}
-		return observed(c, args)
+		return a.printView(router.Drivers, &router.Nothing{}, v, wantsJSON(c))
+	}
+}
+
+// versionWithoutDaemon shows the versions also when no daemon runs, or for those who may not ask it.
+func versionWithoutDaemon(a *app, c *cobra.Command) {
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		client, err := a.client()
+		if err != nil {
+			return err
+		}
+		status, err := api.GetStatus.Ask(c.Context(), client, api.Empty{})
+		if err != nil && !errors.Is(err, api.ErrNoDaemon) && api.KindOf(err) != api.Denied {
+			return err
+		}
+		v, err := router.ReadVersions(c.Context(), version(), status.Version)
+		if err != nil {
+			return err
+		}
+		return a.printView(router.Version, &router.Nothing{}, v, wantsJSON(c))
 	}
 }
 

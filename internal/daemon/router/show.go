@@ -88,9 +88,7 @@ func readInterfaces(ctx context.Context, d *Daemon, _ Nothing) (show.InterfacesV
 var FastPath = View[Nothing, fastpath.Observed]{
 	Text: Text{Path: "fast-path", Short: "Show which ports bypass the kernel, and the tables they use",
 		Long: `Show which ports bypass the kernel, why others do not, and the tables they use.
-
-With --drivers: what this machine's ports can do for XDP by the kernel's own word, and which drivers of Linux run XDP
-programs themselves. That needs no daemon; ports are those of the network namespace that the command runs in.`},
+"minne show fast-path drivers" shows what network drivers can do.`},
 	Read:  readFastPath,
 	Print: only[Nothing](show.FastPath),
 }

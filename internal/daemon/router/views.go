@@ -22,8 +22,8 @@ var Views = append([]AnyView{
 	BGPPaths, BGPSummary, BGPNeighbors, BGPRoutes,
 	OSPFNeighbors("ospf", 0), OSPFInterfaces("ospf", 0), OSPFDatabase("ospf", 0),
 	OSPFNeighbors("ospf6", 3), OSPFInterfaces("ospf6", 3), OSPFDatabase("ospf6", 3),
-	FastPath, Firewall, Flows, FlowsSummary, NAT, Labels,
-	Services, DHCP, NTP, Drops, Rates, Config, Log, Boot,
+	FastPath, Drivers, Firewall, Flows, FlowsSummary, NAT, Labels,
+	Services, DHCP, NTP, Drops, Rates, Config, Log, Boot, Version,
 }, ServiceViews()...)
 
 // View is something that can be shown: what is asked, what is answered, and how that is printed.

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"minne/internal/base/machine"
-	"minne/internal/lab/ports"
 	"minne/internal/lab/result"
 	"minne/internal/lab/traffic"
+	"minne/internal/subsystem/ports"
 )
 
 // Cards are two network ports of this computer with a device between them that

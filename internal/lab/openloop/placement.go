@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/lab"
-	"minne/internal/lab/ports"
+	"minne/internal/subsystem/ports"
 )
 
 // placement says which processor does what. A lane is a generator with a receive

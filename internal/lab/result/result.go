@@ -14,6 +14,7 @@ import (
 	"minne/internal/base/machine"
 	"minne/internal/lab/histogram"
 	"minne/internal/lab/trial"
+	"minne/internal/subsystem/ports"
 )
 
 // Schema names this version of the schema. Readers refuse another major version.
@@ -73,14 +74,7 @@ type Tester struct {
 }
 
 // Port is a port of the tester.
-type Port struct {
-	Name   string `json:"name"`
-	Driver string `json:"driver,omitempty"`
-	Bus    string `json:"bus,omitempty"`
-	MAC    string `json:"mac,omitempty"`
-	Speed  uint64 `json:"speed_bps,omitempty"`
-	Role   string `json:"role"` // "generator", "sink"
-}
+type Port = ports.Port
 
 // Device is a device under test.
 type Device struct {

@@ -12,25 +12,34 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"minne/internal/lab/result"
 	"minne/internal/model/config"
 )
 
-// Facts are what the lab knows of a port.
+// Port names a port of this machine in reports.
+type Port struct {
+	Name   string `json:"name"`
+	Driver string `json:"driver,omitempty"`
+	Bus    string `json:"bus,omitempty"`
+	MAC    string `json:"mac,omitempty"`
+	Speed  uint64 `json:"speed_bps,omitempty"`
+	Role   string `json:"role"` // of a tester's port: "generator", "sink"; the caller sets it
+}
+
+// Facts are what is known of a port.
 type Facts struct {
-	result.Port // for the report; the caller sets Role
-	Index       int
-	Kind        string // "veth", "bridge" …; "" is a device of its own
-	Up          bool   // the operator's will
-	Carrier     bool   // there is somebody at the other end of the cable
-	MTU         int    // bytes, without the Ethernet header
-	Master      string // the bridge or bond that it belongs to
-	Queues      Queues
-	XDP         XDP
-	StripsTags  bool     // takes VLAN tags off frames before a program sees them (rx-vlan-offload)
-	Program     *Program // an XDP program that is on it
-	Uses        []Use    // what would be cut off if the port were taken
-	Addresses   []string
+	Port
+	Index      int
+	Kind       string // "veth", "bridge" …; "" is a device of its own
+	Up         bool   // the operator's will
+	Carrier    bool   // there is somebody at the other end of the cable
+	MTU        int    // bytes, without the Ethernet header
+	Master     string // the bridge or bond that it belongs to
+	Queues     Queues
+	XDP        XDP
+	StripsTags bool     // takes VLAN tags off frames before a program sees them (rx-vlan-offload)
+	Program    *Program // an XDP program that is on it
+	Uses       []Use    // what would be cut off if the port were taken
+	Addresses  []string
 }
 
 // Queues are how many queues a device has in each direction, and how many it could have. 0 is unknown.
@@ -131,7 +140,7 @@ func unknown(name string, links []netlink.Link) error {
 func facts(link netlink.Link, links []netlink.Link) (Facts, error) {
 	a := link.Attrs()
 	f := Facts{
-		Port:    result.Port{Name: a.Name, MAC: a.HardwareAddr.String()},
+		Port:    Port{Name: a.Name, MAC: a.HardwareAddr.String()},
 		Index:   a.Index,
 		Up:      a.RawFlags&unix.IFF_UP != 0,
 		Carrier: a.RawFlags&unix.IFF_LOWER_UP != 0,

@@ -1,36 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package show
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 
-	"minne/internal/daemon/show"
-	"minne/internal/lab/drivers"
-	"minne/internal/lab/ports"
+	"minne/internal/model/drivers"
+	"minne/internal/subsystem/ports"
 )
 
-// driversAnswer is "minne show fast-path --drivers" for programs.
-type driversAnswer struct {
-	Ports   []driverPort      `json:"ports"`   // of this machine
-	Drivers []driverRow       `json:"drivers"` // with native XDP
+// DriversView answers show fast-path drivers.
+type DriversView struct {
+	Ports   []DriverPort      `json:"ports"`   // of this machine
+	Drivers []DriverRow       `json:"drivers"` // with native XDP
 	Without map[string]string `json:"without"` // frequent ones that have none, with their hardware
 	Kernel  string            `json:"kernel"`  // whose sources the table was read from
 	Sources []drivers.Source  `json:"sources"`
 }
 
-// driverPort is a port of this machine: what the kernel itself says of it, now.
-type driverPort struct {
+// DriverPort is a port of this machine, as the kernel reports it now.
+type DriverPort struct {
 	Port       string `json:"port"`
 	Driver     string `json:"driver"`
 	Listed     bool   `json:"listed"`            // the table has the driver
-	Known      bool   `json:"known"`             // the kernel told (Linux 6.3)
-	Native     bool   `json:"native"`            // the rest is its answer
+	Known      bool   `json:"known"`             // the kernel reports the rest (Linux 6.3)
+	Native     bool   `json:"native"`            // runs programs in the driver
 	Redirect   bool   `json:"redirect"`          //
 	Transmit   bool   `json:"transmit"`          // at this moment
 	Frags      bool   `json:"frags"`             //
@@ -41,35 +39,16 @@ type driverPort struct {
 	Program    string `json:"program,omitempty"` // native, generic … : a program is on it
 }
 
-type driverRow struct {
+// DriverRow is a driver of Linux, and of what use it is to the fast path.
+type DriverRow struct {
 	drivers.Driver
 	Use drivers.Use `json:"fast_path"`
 	Why string      `json:"why,omitempty"`
 }
 
-// showDrivers prints what drivers can do for XDP; it needs no daemon.
-func (a *app) showDrivers(asJSON bool) error {
-	facts, err := ports.All()
-	if err != nil {
-		return err
-	}
-	answer := driversAnswer{Ports: []driverPort{}, Without: drivers.Generic(), Kernel: drivers.Kernel, Sources: drivers.Sources()}
-	for _, f := range facts {
-		answer.Ports = append(answer.Ports, newDriverPort(f))
-	}
-	for _, d := range drivers.All() {
-		use, why := d.Use()
-		answer.Drivers = append(answer.Drivers, driverRow{d, use, why})
-	}
-	if asJSON {
-		return a.printJSON(answer)
-	}
-	screen := a.screen()
-	return errors.Join(answer.print(screen), screen.Flush())
-}
-
-func newDriverPort(f ports.Facts) driverPort {
-	p := driverPort{
+// NewDriverPort is a port as the view has it.
+func NewDriverPort(f ports.Facts) DriverPort {
+	p := DriverPort{
 		Port: f.Name, Driver: cmp.Or(f.Driver, f.Kind), Known: f.XDP.Known, Native: f.XDP.Native, Redirect: f.XDP.Redirect,
 		Transmit: f.XDP.Transmit, Frags: f.XDP.Frags, ZeroCopy: f.XDP.ZeroCopy, TagHint: f.XDP.TagHint,
 		StripsTags: f.StripsTags, Queues: f.Queues.Receive,
@@ -81,9 +60,10 @@ func newDriverPort(f ports.Facts) driverPort {
 	return p
 }
 
-func (d driversAnswer) print(w io.Writer) error {
-	fmt.Fprintln(w, "This machine's ports, by the kernel's own word")
-	ports := show.NewTable("Port", "Driver", "Native", "Redirect", "Transmit", "Frags", "Zero copy", "VLAN tags", "Queues", "Program")
+// Drivers prints what drivers can do for XDP.
+func Drivers(w io.Writer, d DriversView) error {
+	fmt.Fprintln(w, "This machine's ports, as the kernel reports them")
+	ports := NewTable("Port", "Driver", "Native", "Redirect", "Transmit", "Frags", "Zero copy", "VLAN tags", "Queues", "Program")
 	for _, p := range d.Ports {
 		ports.Row(p.cells()...)
 	}
@@ -93,7 +73,7 @@ func (d driversAnswer) print(w io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(w, "\nDrivers with native XDP in Linux %s\n", d.Kernel)
-	list := show.NewTable("Driver", "Since", "~Fast path", "Redirect", "~Transmit", "Frags", "Zero copy", "VLAN tags", "~Hardware")
+	list := NewTable("Driver", "Since", "~Fast path", "Redirect", "~Transmit", "Frags", "Zero copy", "VLAN tags", "~Hardware")
 	for _, r := range d.Drivers {
 		use := string(r.Use)
 		if r.Why != "" {
@@ -109,23 +89,23 @@ func (d driversAnswer) print(w io.Writer) error {
 		return err
 	}
 	fmt.Fprint(w, "\nEvery other driver of Linux runs programs in generic mode only. Frequent ones are:\n")
-	others := show.NewTable("Driver", "~Hardware")
+	others := NewTable("Driver", "~Hardware")
 	for _, name := range slices.Sorted(maps.Keys(d.Without)) {
 		others.Row(name, d.Without[name])
 	}
 	if err := others.Write(w); err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "\nWhere this comes from")
+	fmt.Fprintln(w, "\nSources")
 	for _, s := range d.Sources {
 		fmt.Fprintf(w, "%s: %s\n", s.Column, s.From)
 	}
 	return nil
 }
 
-// cells are the columns of a port. Where the kernel does not tell what the driver can do, they say so.
-func (p driverPort) cells() []string {
-	told := func(can bool) string {
+// cells are the columns of a port. ? stands where the kernel does not report what the driver can do.
+func (p DriverPort) cells() []string {
+	known := func(can bool) string {
 		if !p.Known {
 			return "?"
 		}
@@ -140,7 +120,7 @@ func (p driverPort) cells() []string {
 		queues = fmt.Sprint(p.Queues)
 	}
 	return []string{
-		p.Port, cmp.Or(p.Driver, "?"), told(p.Native), told(p.Redirect), told(p.Transmit), told(p.Frags), told(p.ZeroCopy),
+		p.Port, cmp.Or(p.Driver, "?"), known(p.Native), known(p.Redirect), known(p.Transmit), known(p.Frags), known(p.ZeroCopy),
 		tags(tag, p.TagHint), queues, cmp.Or(p.Program, "-"),
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ports says what the lab must know of a real network port before it measures through it:
+// Package ports says what is to know of a real network port before somebody measures through it:
 // whether it exists, has a link, is somebody else's, would cut the operator off, and what its driver
 // can do. It makes a port ready for measuring and puts back afterwards what it changed.
 //

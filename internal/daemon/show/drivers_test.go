@@ -1,36 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package show
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
-	"minne/internal/lab/drivers"
-	"minne/internal/lab/ports"
-	"minne/internal/lab/result"
+	"minne/internal/model/drivers"
+	"minne/internal/subsystem/ports"
 )
 
 // What the kernel says of a port stands beside the table; what it does not say is not made up.
 func TestShowDrivers(t *testing.T) {
-	told := ports.Facts{
-		Port: result.Port{Name: "eth0", Driver: "igc"}, StripsTags: true, Queues: ports.Queues{Receive: 4},
+	reported := ports.Facts{
+		Port: ports.Port{Name: "eth0", Driver: "igc"}, StripsTags: true, Queues: ports.Queues{Receive: 4},
 		XDP:     ports.XDP{Known: true, Native: true, Redirect: true, ZeroCopy: true},
 		Program: &ports.Program{ID: 7, Mode: "native"},
 	}
-	silent := ports.Facts{Port: result.Port{Name: "eth1"}, Kind: "dummy"}
-	answer := driversAnswer{
-		Ports:   []driverPort{newDriverPort(told), newDriverPort(silent)},
-		Drivers: []driverRow{{drivers.Driver{Name: "new", Hardware: "a card", Tags: drivers.Kept, Transmit: drivers.Never}, drivers.In, "because"}},
+	silent := ports.Facts{Port: ports.Port{Name: "eth1"}, Kind: "dummy"}
+	answer := DriversView{
+		Ports:   []DriverPort{NewDriverPort(reported), NewDriverPort(silent)},
+		Drivers: []DriverRow{{drivers.Driver{Name: "new", Hardware: "a card", Tags: drivers.Kept, Transmit: drivers.Never}, drivers.In, "because"}},
 		Without: map[string]string{"r8169": "Realtek"},
 		Kernel:  drivers.Kernel, Sources: drivers.Sources(),
 	}
 	if !answer.Ports[0].Listed || answer.Ports[1].Listed {
 		t.Errorf("listed: %+v", answer.Ports)
 	}
-	var out bytes.Buffer
-	if err := answer.print(&out); err != nil {
+	var out strings.Builder
+	if err := Drivers(&out, answer); err != nil {
 		t.Fatal(err)
 	}
 	text := out.String()

@@ -11,8 +11,6 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink/nl"
-
-	"minne/internal/lab/result"
 )
 
 var errStuck = errors.New("stuck")
@@ -98,7 +96,7 @@ func TestClientsOfTheSSHServer(t *testing.T) {
 
 func TestRemarks(t *testing.T) {
 	card := Facts{
-		Port:   result.Port{Name: "eth1", Driver: "r8169", Speed: 1e9},
+		Port:   Port{Name: "eth1", Driver: "r8169", Speed: 1e9},
 		Queues: Queues{4, 4, 4, 4}, XDP: XDP{Known: true, Native: true, Redirect: true, Transmit: true},
 	}
 	if got := card.Remarks(); len(got) != 0 {

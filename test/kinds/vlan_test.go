@@ -26,7 +26,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testuml.Main(m, append([]string{"veth", "8021q", "dummy", "ipv6"}, bypassModules...)...)
+	testuml.Main(m, append([]string{"veth", "8021q", "dummy", "ipv6", "bonding", "bridge", "vrf"}, bypassModules...)...)
 }
 
 // config is a trunk with one customer VLAN and one inside another (QinQ), and a port without tags.
@@ -273,6 +273,38 @@ func echo(t *testing.T, server, client host, address string, count int) {
 			}
 		}
 	})
+}
+
+// reaches says whether a datagram from client to a server at address comes back.
+func reaches(t *testing.T, server, client host, address string) (there bool) {
+	t.Helper()
+	var listener net.PacketConn
+	var err error
+	server.do(t, func() { listener, err = net.ListenPacket("udp", address) })
+	must(t, err)
+	defer listener.Close()
+	go func() {
+		b := make([]byte, 100)
+		for {
+			n, from, err := listener.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			_, _ = listener.WriteTo(b[:n], from)
+		}
+	}()
+	client.do(t, func() {
+		c, err := net.Dial("udp", address)
+		must(t, err)
+		defer c.Close()
+		must(t, c.SetDeadline(time.Now().Add(time.Second)))
+		if _, err := c.Write([]byte{1}); err != nil {
+			return
+		}
+		n, err := c.Read(make([]byte, 2))
+		there = err == nil && n == 1
+	})
+	return there
 }
 
 // frame is a UDP datagram with the TTL or hop limit given.

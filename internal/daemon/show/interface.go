@@ -42,6 +42,19 @@ func Interface(w io.Writer, v InterfaceView) error {
 	if len(v.Former) > 0 {
 		line("also named", "%s", strings.Join(v.Former, ", "))
 	}
+	if len(v.Members) > 0 {
+		line(map[bool]string{true: "interfaces", false: "ports"}[v.Kind == "vrf"], "%s", strings.Join(v.Members, ", "))
+	}
+	if v.Kind == "bond" {
+		text := fmt.Sprintf("%d of %d ports in use", len(v.InUse), len(v.Members))
+		if len(v.InUse) > 0 {
+			text += ": " + strings.Join(v.InUse, ", ")
+		}
+		if v.LACPPartner != "" {
+			text += "; LACP partner " + v.LACPPartner
+		}
+		line("bond", "%s", text)
+	}
 	if v.Zone != "" {
 		line("zone", "%s", v.Zone)
 	}

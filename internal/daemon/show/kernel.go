@@ -92,7 +92,22 @@ func described(i kernel.Interface) string {
 	if i.Parent != "" {
 		kind += " on " + i.Parent
 	}
+	if i.Master != "" {
+		kind = strings.TrimSpace(kind + " " + belongs(i))
+	}
 	return strings.TrimSpace(kind + "  " + i.Description)
+}
+
+// belongs says what an interface belongs to.
+func belongs(i kernel.Interface) string {
+	if i.MasterKind == "vrf" {
+		return "in VRF " + i.Master
+	}
+	text := "port of " + i.Master
+	if i.PortState != "" {
+		text += ", " + i.PortState
+	}
+	return text
 }
 
 // Neighbors prints the ARP and ND tables.

@@ -54,6 +54,7 @@ type checker struct {
 	source   *source
 	networks []network                // in the order of the file's names
 	owners   map[netip.Addr]string    // own address → interface
+	masters  map[string]Master        // member → what it belongs to
 	taken    map[any]string           // what a kind of interface can be but once → interface
 	byPrefix map[netip.Prefix]network // the first of each network
 	lengths  []int                    // prefix lengths that occur, the longest first
@@ -72,7 +73,7 @@ func newChecker(cfg *Config) *checker {
 	if src == nil {
 		src = &source{}
 	}
-	c := &checker{cfg: cfg, problems: &problems{source: src}, source: src,
+	c := &checker{cfg: cfg, problems: &problems{source: src}, source: src, masters: cfg.Masters(),
 		owners: map[netip.Addr]string{}, taken: map[any]string{}, byPrefix: map[netip.Prefix]network{}}
 	lengths := map[int]bool{}
 	for _, name := range sortedKeys(cfg.Interfaces) {

@@ -15,6 +15,7 @@ const maxNextHops = 64
 
 // routeKey tells static routes apart: two of the same prefix and distance are the same route.
 type routeKey struct {
+	vrf      string
 	prefix   netip.Prefix
 	distance int
 }
@@ -25,7 +26,7 @@ func (c *checker) staticRoutes() {
 		path := indexPath("routing.static", i)
 		c.description(path+".description", r.Description)
 		c.staticRoute(path, r)
-		key := routeKey{r.Prefix.Prefix, r.Distance}
+		key := routeKey{r.VRF, r.Prefix.Prefix, r.Distance}
 		if first, again := seen[key]; again {
 			c.refuse(path+".prefix", fmt.Sprintf("routing.static[%[3]d] already has a route to %[1]s with distance %[2]d", r.Prefix, key.distance, first),
 				"one route with all next hops in via, or another distance", "")
@@ -35,7 +36,7 @@ func (c *checker) staticRoutes() {
 	}
 	if bgp := c.cfg.Routing.BGP; bgp != nil {
 		for i, p := range bgp.Announce {
-			if _, taken := seen[routeKey{p.Prefix, announceDistance}]; taken {
+			if _, taken := seen[routeKey{"", p.Prefix, announceDistance}]; taken {
 				c.refuse(indexPath("routing.bgp.announce", i), fmt.Sprintf("a static route to %s has distance %d, which is reserved for the blackhole route of the announced prefix", p, announceDistance),
 					"another distance for the static route", "")
 			}
@@ -57,9 +58,38 @@ func (c *checker) staticRoute(path string, r StaticRoute) {
 		c.refuse(path+".prefix", fmt.Sprintf("%s cannot have a next hop", r.Prefix), "a unicast prefix that is not link-local", "")
 	}
 	once(c, path+".via", r.Via, NextHop.String)
+	if k := c.cfg.Kind(r.VRF); r.VRF != "" && c.cfg.Interfaces[r.VRF] != nil && k.Name != "vrf" {
+		c.refuse(path+".vrf", r.VRF+" is no VRF", "an interface with vrf: {table: N}", "")
+		return
+	}
 	for i, hop := range r.Via {
 		c.nextHop(indexPath(path+".via", i), r.Prefix.Prefix, hop)
+		c.sameVRF(indexPath(path+".via", i), r.VRF, hop)
 	}
+}
+
+// sameVRF refuses a next hop that lies in another routing table than its route.
+func (c *checker) sameVRF(path, vrf string, hop NextHop) {
+	name := hop.Interface
+	if name == "" {
+		n, found := c.connected(hop.Address)
+		if !found {
+			return
+		}
+		name = n.iface
+	}
+	if in := c.vrfOf(name); in != vrf && c.cfg.Interfaces[name] != nil {
+		where := map[bool]string{true: "VRF " + in, false: "the main table"}[in != ""]
+		c.refuse(path, fmt.Sprintf("the next hop lies behind %s, which is in %s", name, where), "a next hop in the route's own table", "")
+	}
+}
+
+// vrfOf is the VRF that an interface is in, "" for none.
+func (c *checker) vrfOf(name string) string {
+	if m := c.masters[name]; m.Kind.Name == "vrf" {
+		return m.Name
+	}
+	return ""
 }
 
 // nextHop refuses a next hop that the kernel would refuse, or that nobody answers at.

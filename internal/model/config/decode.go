@@ -192,6 +192,7 @@ var textForms = map[reflect.Type]string{
 	reflect.TypeFor[Address]():      addressForm,
 	reflect.TypeFor[NextHop]():      nextHopForm,
 	reflect.TypeFor[AddressRange](): rangeForm,
+	reflect.TypeFor[VLANRange]():    vlanRangeForm,
 	reflect.TypeFor[Decimal]():      decimalForm,
 }
 

@@ -48,6 +48,7 @@ var scalarSchemas = map[reflect.Type]object{
 	reflect.TypeFor[Address]():      {"type": "string", "pattern": `^[0-9A-Fa-f.:]+/[0-9]{1,3}$`, "description": addressForm},
 	reflect.TypeFor[NextHop]():      {"type": "string", "minLength": 1, "description": nextHopForm},
 	reflect.TypeFor[AddressRange](): {"type": "string", "pattern": `^[0-9A-Fa-f.:]+ *- *[0-9A-Fa-f.:]+$`, "description": rangeForm},
+	reflect.TypeFor[VLANRange]():    {"type": []string{"integer", "string"}, "minimum": 1, "maximum": 4094, "pattern": `^[0-9]+(-[0-9]+)?$`, "description": vlanRangeForm},
 	onOffType:                       {"enum": []any{"on", "off", "yes", "no", true, false}},
 }
 
@@ -155,6 +156,8 @@ func typeWords(t reflect.Type, f field) string {
 		return "next hop"
 	case t == reflect.TypeFor[AddressRange]():
 		return "range of addresses"
+	case t == reflect.TypeFor[VLANRange]():
+		return "VLAN id or range"
 	case t == reflect.TypeFor[MAC]():
 		return "MAC address"
 	case t == reflect.TypeFor[Duration]():
@@ -185,6 +188,8 @@ func plural(word string) string {
 		return "prefixes"
 	case "IP address":
 		return "IP addresses"
+	case "VLAN id or range":
+		return "VLAN ids and ranges"
 	case "address/length":
 		return "addresses with length"
 	}

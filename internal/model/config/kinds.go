@@ -18,12 +18,14 @@ type Kind struct {
 	Port     bool     // its link is a port of the machine, found by match; links of the other kinds are made
 	Alone    bool     // nobody else is on it: its addresses are the router's alone
 	Parents  []Parent // interfaces that it sits on: their links are there before
+	Members  []Parent // interfaces that belong to it: they have its link as their master
+	Bundles  bool     // its members are parts of it and have no packets of their own; else they stay interfaces of the router
 	FastPath Program  //
 }
 
-// Parent is an interface that another one sits on.
+// Parent is an interface that another one sits on, or that belongs to another one.
 type Parent struct {
-	Key  string // that names it, in the section: "parent"
+	Key  string // that names it, in the section: "parent", "ports[0]"
 	Name string
 }
 
@@ -91,7 +93,7 @@ func (c *checker) kind(path, name string, i *Interface) {
 			c.refuse(path, "lo is the loopback interface and of no other kind", "another name", "")
 		case n > 0:
 			c.refuse(path, fmt.Sprintf("%s is already of another kind (%s)", name, c.cfg.Kind(name).Name), "one kind for an interface", "")
-		case c.parents(path, name, k):
+		case c.parents(path, name, k) && c.members(path, name, k):
 			s.check(c, path, name)
 		}
 	}
@@ -106,6 +108,9 @@ func (c *checker) parents(path, name string, k Kind) bool {
 			return false
 		case c.cfg.Kind(p.Name).Alone:
 			c.refuse(at, fmt.Sprintf("%s has no hosts and cannot be a parent", p.Name), "a port as parent", "")
+			return false
+		case c.masters[p.Name].Kind.Bundles:
+			c.refuse(at, fmt.Sprintf("%s is a port of %s and has no packets of its own", p.Name, c.masters[p.Name].Name), "an interface that is no port of another one", c.masters[p.Name].Name)
 			return false
 		case c.cfg.sitsOn(p.Name, name, map[string]bool{}):
 			c.refuse(at, fmt.Sprintf("%s is its own parent, directly or through others", name), "a parent that does not sit on "+name, "")
@@ -124,7 +129,8 @@ func (cfg *Config) sitsOn(name, other string, seen map[string]bool) bool {
 		return false
 	}
 	seen[name] = true
-	for _, p := range cfg.Kind(name).Parents {
+	k := cfg.Kind(name)
+	for _, p := range append(k.Members, k.Parents...) {
 		if cfg.sitsOn(p.Name, other, seen) {
 			return true
 		}
@@ -135,7 +141,12 @@ func (cfg *Config) sitsOn(name, other string, seen map[string]bool) bool {
 // mtuBelow refuses a packet size that is more than what an interface sits on can carry: the nearest below
 // for which one is written.
 func (c *checker) mtuBelow(path, name string, mtu int, seen map[string]bool) {
-	for _, p := range c.cfg.Kind(name).Parents {
+	k := c.cfg.Kind(name)
+	below := k.Parents
+	if k.Bundles {
+		below = append(below, k.Members...)
+	}
+	for _, p := range below {
 		switch below := c.cfg.Interfaces[p.Name]; {
 		case below == nil || seen[p.Name]:
 		case below.MTU == 0:
@@ -155,6 +166,11 @@ func (c *checker) oddKind(name string, i *Interface) {
 		for _, p := range k.Parents {
 			if below := c.cfg.Interfaces[p.Name]; below != nil && below.Disabled && !i.Disabled {
 				c.refuse(joinPath(path, p.Key), fmt.Sprintf("%s is disabled, so %s stays down", p.Name, name), "", "")
+			}
+		}
+		for _, p := range k.Members {
+			if below := c.cfg.Interfaces[p.Name]; below != nil && below.Disabled && !i.Disabled {
+				c.refuse(joinPath(path, p.Key), fmt.Sprintf("%s is disabled, so %s has nothing of it", p.Name, name), "", "")
 			}
 		}
 		if !i.Disabled {

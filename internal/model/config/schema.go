@@ -39,11 +39,14 @@ type System struct {
 	Admin         Admin         `yaml:"admin" json:"admin,omitzero" doc:"The user admin, who manages the router."`
 }
 
-// Interface is one port, VLAN or loopback of the router.
+// Interface is one port, VLAN, bond, bridge, VRF or loopback of the router.
 type Interface struct {
 	Match        *Match    `yaml:"match" json:"match,omitempty" doc:"Which link of the kernel this interface is. Absent: the link that already has the interface's name."`
 	VLAN         *VLAN     `yaml:"vlan" json:"vlan,omitempty" doc:"Makes this interface a VLAN subinterface of another one."`
 	Dummy        *Dummy    `yaml:"dummy" json:"dummy,omitempty" doc:"Makes this an interface without a cable, as routers have loopback interfaces: {} is all that it takes."`
+	Bond         *Bond     `yaml:"bond" json:"bond,omitempty" doc:"Makes this interface a bond: several ports that are one link (link aggregation)."`
+	Bridge       *Bridge   `yaml:"bridge" json:"bridge,omitempty" doc:"Makes this interface a bridge: its ports are one network, as those of a switch, and the router is on it."`
+	VRF          *VRF      `yaml:"vrf" json:"vrf,omitempty" doc:"Makes this interface a VRF: the interfaces in it have a routing table of their own. Its own addresses are the VRF's loopback addresses."`
 	Description  string    `yaml:"description" json:"description,omitempty" doc:"Free text of at most 200 characters." example:"fibre to ISP A"`
 	Addresses    []Address `yaml:"addresses" json:"addresses,omitempty" doc:"Addresses with prefix length." ordered:"true" example:"192.0.2.1/24"`
 	DHCP         *OnOff    `yaml:"dhcp" json:"dhcp,omitempty" doc:"DHCP client: gets an IPv4 address, a default route and DNS servers." default:"off" enum:"on,off"`
@@ -74,6 +77,7 @@ type Routing struct {
 type StaticRoute struct {
 	Prefix      Prefix    `yaml:"prefix" json:"prefix" doc:"Destination prefix." required:"true" example:"203.0.113.0/24"`
 	Via         []NextHop `yaml:"via" json:"via,omitempty" doc:"Next hops: an address, an address on an interface (fe80::1%lan), or an interface alone. Several next hops share the load per flow (ECMP)." example:"198.51.100.1" names:"interface"`
+	VRF         string    `yaml:"vrf" json:"vrf,omitempty" doc:"The VRF in whose table the route is. Absent: the main table." names:"interface"`
 	Blackhole   bool      `yaml:"blackhole" json:"blackhole,omitempty" doc:"Discards packets to this destination silently (null route)." default:"off"`
 	Distance    int       `yaml:"distance" json:"distance,omitempty" doc:"Administrative distance. Of routes to the same prefix the lowest wins (external BGP 20, OSPF 110, internal BGP 200)." default:"1" min:"1" max:"255"`
 	Description string    `yaml:"description" json:"description,omitempty" doc:"Free text."`

@@ -41,11 +41,11 @@ func Render(cfg *config.Config) (Desired, error) {
 	}
 	d.Structure, d.Auto = structure, cfg.FastPath.Structure == "auto"
 	d.Guard = guard.Render(cfg, runtime.NumCPU())
-	judged := judges(cfg)
+	judged, masters := judges(cfg), cfg.Masters()
 	for name, i := range cfg.Interfaces {
 		kind := cfg.Kind(name)
-		if kind.Name != "" && kind.FastPath == config.NoProgram {
-			continue
+		if kind.Name != "" && kind.FastPath == config.NoProgram || masters[name].Kind.Name == "bond" {
+			continue // a bond puts the program that it has on its ports, and takes no port that has one
 		}
 		d.Interfaces[name] = DesiredPort{
 			FastPath:  d.Mode != "off" && i.FastPath.On() && !i.Disabled,

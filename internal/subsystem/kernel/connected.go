@@ -134,8 +134,8 @@ func (r *round) lookAgain() error {
 // withoutLocal returns the interfaces whose link should have an IPv6 link-local address and has none.
 func (r *round) withoutLocal() (list []*bound) {
 	for _, b := range r.bound {
-		if b.link == nil || b.Down || b.Name == loopback || !b.link.Ready {
-			continue
+		if b.link == nil || b.Down || b.Name == loopback || b.Kind.Name == vrf.name || !b.link.Ready {
+			continue // a VRF never has one
 		}
 		if slices.ContainsFunc(r.live, func(a address) bool { return a.Index == b.link.Index && a.Auto }) {
 			delete(r.noLocal, b.link.Index)

@@ -35,16 +35,22 @@ type DesiredInterface struct {
 	Addresses   []netip.Prefix // with host bits
 	MTU         int            // 0: the driver's
 	Down        bool
-	Distance    int // of the routes that a DHCP server tells; 0 when none is asked
+	Table       uint32 // of the VRF that it is in; 0 for the main table
+	Distance    int    // of the routes that a DHCP server tells; 0 when none is asked
 }
 
-// DesiredRoute is a static route. Blackhole and Hops exclude each other.
+// DesiredRoute is a static route. Blackhole, Unreachable and Hops exclude each other.
 type DesiredRoute struct {
-	Prefix    netip.Prefix
-	Metric    uint32
-	Blackhole bool
-	Hops      []DesiredHop
+	Prefix      netip.Prefix
+	Table       uint32 // of a VRF; 0 is the main table
+	Metric      uint32
+	Blackhole   bool
+	Unreachable bool
+	Hops        []DesiredHop
 }
+
+// table is where the route is.
+func (r DesiredRoute) table() uint32 { return cmp.Or(r.Table, rib.TableMain) }
 
 // DesiredHop is a next hop by names: Interface is "" when no configured network contains Gateway.
 type DesiredHop struct {
@@ -104,10 +110,10 @@ func multipathSeed(cfg *config.Config) uint32 {
 	return max(h.Sum32(), 1)
 }
 
-// renderInterfaces orders parents before what sits on them, else by name.
+// renderInterfaces orders parents before what sits on them, and members before what they belong to, else by name.
 func renderInterfaces(cfg *config.Config) ([]DesiredInterface, error) {
 	var list []DesiredInterface
-	placed := map[string]bool{}
+	placed, masters := map[string]bool{}, cfg.Masters()
 	var place func(name string, path []string) error
 	place = func(name string, path []string) error {
 		if placed[name] {
@@ -118,7 +124,7 @@ func renderInterfaces(cfg *config.Config) ([]DesiredInterface, error) {
 		}
 		c := cfg.Interfaces[name]
 		kind := cfg.Kind(name)
-		for _, p := range kind.Parents {
+		for _, p := range append(kind.Members, kind.Parents...) {
 			if _, ok := cfg.Interfaces[p.Name]; !ok {
 				return fmt.Errorf("interfaces.%s.%s.%s: no interface %q", name, kind.Name, p.Key, p.Name)
 			}
@@ -133,7 +139,14 @@ func renderInterfaces(cfg *config.Config) ([]DesiredInterface, error) {
 			}
 		}
 		placed[name] = true
-		list = append(list, renderInterface(name, c, kind))
+		i := renderInterface(name, c, kind)
+		if m := masters[name]; m.Kind.Bundles {
+			i.MTU = cfg.Interfaces[m.Name].MTU
+		}
+		if v := cfg.Interfaces[masters[name].Name]; v != nil && v.VRF != nil {
+			i.Table = uint32(v.VRF.Table)
+		}
+		list = append(list, i)
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Interfaces)) {
@@ -162,6 +175,7 @@ func renderInterface(name string, c *config.Interface, kind config.Kind) Desired
 }
 
 type routeKey struct {
+	table  uint32
 	prefix netip.Prefix
 	metric uint32
 }
@@ -169,15 +183,20 @@ type routeKey struct {
 // renderRoutes merges entries of one prefix and distance into one route with several hops.
 func renderRoutes(cfg *config.Config, interfaces []DesiredInterface) ([]DesiredRoute, error) {
 	routes := map[routeKey]*DesiredRoute{}
-	at := func(p netip.Prefix, distance int) *DesiredRoute {
-		k := routeKey{p, Metric(distance)}
+	in := func(table uint32, p netip.Prefix, distance int) *DesiredRoute {
+		k := routeKey{table, p, Metric(distance)}
 		if routes[k] == nil {
-			routes[k] = &DesiredRoute{Prefix: p, Metric: k.metric}
+			routes[k] = &DesiredRoute{Prefix: p, Table: table, Metric: k.metric}
 		}
 		return routes[k]
 	}
+	at := func(p netip.Prefix, distance int) *DesiredRoute { return in(0, p, distance) }
 	for i, s := range cfg.Routing.Static {
-		r := at(s.Prefix.Prefix, s.Distance)
+		table := uint32(0)
+		if v := cfg.Interfaces[s.VRF]; v != nil && v.VRF != nil {
+			table = uint32(v.VRF.Table)
+		}
+		r := in(table, s.Prefix.Prefix, s.Distance)
 		if s.Blackhole {
 			r.Blackhole = true
 		}
@@ -209,12 +228,12 @@ func renderRoutes(cfg *config.Config, interfaces []DesiredInterface) ([]DesiredR
 			r.Blackhole, r.Hops = holdTranslated(t)
 		}
 	}
-	list := make([]DesiredRoute, 0, len(routes))
+	list := renderVRFs(cfg)
 	for _, r := range routes {
 		list = append(list, *r)
 	}
 	slices.SortFunc(list, func(a, b DesiredRoute) int {
-		return cmp.Or(a.Prefix.Addr().Compare(b.Prefix.Addr()), a.Prefix.Bits()-b.Prefix.Bits(), cmp.Compare(a.Metric, b.Metric))
+		return cmp.Or(a.Prefix.Addr().Compare(b.Prefix.Addr()), a.Prefix.Bits()-b.Prefix.Bits(), cmp.Compare(a.Metric, b.Metric), cmp.Compare(a.Table, b.Table))
 	})
 	return list, nil
 }
@@ -255,6 +274,9 @@ func (r DesiredRoute) words() string {
 	if r.Blackhole {
 		return "blackhole"
 	}
+	if r.Unreachable {
+		return "unreachable"
+	}
 	return hopWords(r.Hops)
 }
 
@@ -280,9 +302,13 @@ func hopWords(hops []DesiredHop) string {
 // interfaces that index does not know, or that can't take routes now, are left
 // out: a route with hops and none left waits.
 func (r DesiredRoute) rib(index func(name string) (int, bool)) (route rib.Route, waits bool) {
-	route = rib.Route{Prefix: r.Prefix, Table: rib.TableMain, Metric: r.Metric, Type: rib.Unicast, Protocol: protocolStatic}
+	route = rib.Route{Prefix: r.Prefix, Table: r.table(), Metric: r.Metric, Type: rib.Unicast, Protocol: protocolStatic}
 	if r.Blackhole {
 		route.Type = rib.Blackhole
+		return route, false
+	}
+	if r.Unreachable {
+		route.Type = rib.Unreachable
 		return route, false
 	}
 	for _, h := range r.Hops {

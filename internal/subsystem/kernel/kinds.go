@@ -37,11 +37,15 @@ type linkKind struct {
 	change func(want, now netlink.Link) string
 	// words tell a link from others of its kind: "VLAN 20".
 	words func(l netlink.Link) string
+	// refer fills in what the link refers to other links with, and what it takes from them; nil for nothing.
+	refer func(want netlink.Link, b *bound)
+	// adopts says that a link of the name that somebody else made is changed in place like Minne's own.
+	adopts bool
 	// tell fills in what the fast path has to know of a link, and its settings, of which change speaks; nil for nothing.
 	tell func(l netlink.Link, to *rib.Link)
 }
 
-var kinds = []*linkKind{&vlan, &dummy}
+var kinds = []*linkKind{&vlan, &dummy, &bond, &bridge, &vrf}
 
 // kindNamed returns the row of a kind, nil for one that Minne does not make.
 func kindNamed(name string) *linkKind {
@@ -95,6 +99,9 @@ func (b *bound) asked(parent int) netlink.Link {
 	want, attrs := b.kind().want(b.Made), netlink.NewLinkAttrs()
 	attrs.Name, attrs.Group, attrs.ParentIndex = b.Name, ownedGroup, parent
 	*want.Attrs() = attrs
+	if refer := b.kind().refer; refer != nil {
+		refer(want, b)
+	}
 	return want
 }
 
@@ -178,11 +185,11 @@ func (r *round) linkWords(l *link) string {
 
 // changeLink changes in place what is not as it should be of a link that Minne made.
 func (r *round) changeLink(k *linkKind, b *bound) {
-	if k.change == nil || b.link.made() == nil {
+	if k.change == nil || b.link.made() == nil && !k.adopts {
 		return
 	}
 	want := b.asked(b.link.Parent)
-	want.Attrs().Index = b.link.Index
+	want.Attrs().Index, want.Attrs().Group = b.link.Index, b.link.Group
 	if what := k.change(want, b.link.as); what != "" {
 		r.add(plan.Change{Action: plan.Modify, Object: what + " of " + b.Name, Effect: "in place"},
 			func(context.Context) error { return r.system.changeLink(want) }).

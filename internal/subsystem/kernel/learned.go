@@ -72,9 +72,11 @@ func (k *Kernel) withLearned(d Desired) Desired {
 			if own.has(r.Prefix, Metric(i.Distance)) {
 				continue
 			}
-			route := DesiredRoute{Prefix: r.Prefix, Metric: Metric(i.Distance), Hops: []DesiredHop{{Gateway: r.Gateway, Interface: i.Name}}}
+			route := DesiredRoute{Prefix: r.Prefix, Table: i.Table, Metric: Metric(i.Distance), Hops: []DesiredHop{{Gateway: r.Gateway, Interface: i.Name}}}
 			route.Hops[0].OnLink = r.Gateway.IsValid() && !connects(d.Interfaces[n:n+1], i.Name, r.Gateway)
-			if !slices.ContainsFunc(d.Routes, func(o DesiredRoute) bool { return o.Prefix == route.Prefix && o.Metric == route.Metric }) {
+			if !slices.ContainsFunc(d.Routes, func(o DesiredRoute) bool {
+				return o.Prefix == route.Prefix && o.Metric == route.Metric && o.Table == route.Table
+			}) {
 				d.Routes = append(d.Routes, route)
 			}
 		}
@@ -90,6 +92,6 @@ func (d Desired) has(p netip.Prefix, metric uint32) bool {
 	return p.Bits() > 0 && (slices.ContainsFunc(d.Interfaces, func(i DesiredInterface) bool {
 		return slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return inside(a.Masked()) })
 	}) || slices.ContainsFunc(d.Routes, func(r DesiredRoute) bool {
-		return (r.Metric <= metric || r.Metric == Metric(announceDistance)) && inside(r.Prefix)
+		return r.Table == 0 && (r.Metric <= metric || r.Metric == Metric(announceDistance)) && inside(r.Prefix)
 	}))
 }

@@ -146,6 +146,8 @@ func (b *bound) wantedMTU(wanted map[string]int) int {
 		return wanted[slices.MinFunc(b.parents, func(p, q *bound) int { return wanted[p.Name] - wanted[q.Name] }).Name]
 	case b.link == nil:
 		return 0
+	case b.Kind.Name == vrf.name:
+		return b.link.MTU
 	case b.link.ours() && b.link.Ethernet:
 		return defaultMTU
 	}

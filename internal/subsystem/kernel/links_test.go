@@ -28,7 +28,9 @@ type pretended struct {
 	settings map[string]string
 	nft      string
 	host     string
-	done     []string         // writes, in order
+	done     []string // writes, in order
+	now      bridging
+	ruled    []tableRule
 	refused  map[string]error // writes that it refuses, in the words of done
 }
 
@@ -43,7 +45,9 @@ func (p *pretended) addresses() (all []address, err error) {
 	return all, nil
 }
 
-func (p *pretended) staticRoutes(context.Context) ([]rib.Route, error) { return p.routes, nil }
+func (p *pretended) staticRoutes(context.Context, []uint32) ([]rib.Route, error) {
+	return p.routes, nil
+}
 
 // connectedRoutes has all that there should be.
 func (p *pretended) connectedRoutes(context.Context) (list []rib.Route, err error) {
@@ -175,8 +179,13 @@ func (p *pretended) setMTU(index, mtu int) error {
 func (p *pretended) setAlias(index int, alias string) error { p.at(index).Alias = alias; return nil }
 func (p *pretended) setGroup(index int, group uint32) error { p.at(index).Group = group; return nil }
 func (p *pretended) setUp(index int, up bool) error         { p.at(index).Up = up; return nil }
-func (p *pretended) replaceRoute(r rib.Route) error         { p.routes = append(p.routes, r); return nil }
-func (p *pretended) removeRoute(rib.Route) error            { return nil }
+func (p *pretended) replaceRoute(r rib.Route) error {
+	p.routes = append(slices.DeleteFunc(p.routes, func(o rib.Route) bool {
+		return o.Prefix == r.Prefix && o.Metric == r.Metric && o.Table == r.Table
+	}), r)
+	return nil
+}
+func (p *pretended) removeRoute(rib.Route) error { return nil }
 
 func (p *pretended) addAddress(index int, a netip.Prefix) error {
 	p.did("address %s on %s", a, p.at(index).Name)

@@ -55,10 +55,12 @@ type bound struct {
 	DesiredInterface
 	link    *link
 	parents []*bound
-	former  *link  // that has the name and goes, since another one is made in its place
-	missing bool   // nothing is done about it
-	why     error  // of missing; nil for an interface whose parent is missing
-	odd     string // the link was found, but only because it had been found before
+	members []*bound // what belongs to it
+	master  *bound   // what it belongs to
+	former  *link    // that has the name and goes, since another one is made in its place
+	missing bool     // nothing is done about it
+	why     error    // of missing; nil for an interface whose parent is missing
+	odd     string   // the link was found, but only because it had been found before
 }
 
 // leaveOut makes an interface one that nothing is done about.
@@ -97,6 +99,7 @@ func bind(interfaces []DesiredInterface, links []link, had func(name string, ind
 			failures = append(failures, err)
 		}
 	}
+	join(all, byName)
 	return all, errors.Join(failures...)
 }
 

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 
@@ -60,6 +61,9 @@ func decodeLink(m message) (l rib.Link, ok bool) {
 	}
 	if k, as := typed(l.Kind, b); k != nil && k.tell != nil {
 		k.tell(as, &l)
+	}
+	if stp, ok := speaksSTP(b); ok {
+		l.Settings += fmt.Sprint(stp)
 	}
 	return l, l.Name != "" && l.MTU != 0
 }

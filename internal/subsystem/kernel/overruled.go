@@ -26,7 +26,7 @@ func (k *Kernel) Overruled(ctx context.Context) (string, error) {
 		wanted = k.last.Routes
 	}
 	k.mu.Unlock()
-	wanted = slices.DeleteFunc(slices.Clone(wanted), func(w DesiredRoute) bool { return w.Metric >= metricOfHolds })
+	wanted = slices.DeleteFunc(slices.Clone(wanted), func(w DesiredRoute) bool { return w.Metric >= metricOfHolds || w.Table != 0 })
 	if len(wanted) == 0 {
 		return "", nil
 	}

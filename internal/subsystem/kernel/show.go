@@ -21,24 +21,25 @@ import (
 
 // Interface is a link with its addresses and counters.
 type Interface struct {
-	Name        string         `json:"name"`
-	Index       int            `json:"index"`
-	Former      []string       `json:"former_names,omitempty"`
-	Kind        string         `json:"kind,omitempty"` // "veth", "vlan"; "" for hardware
-	Description string         `json:"description,omitempty"`
-	State       string         `json:"state"` // "up", "no-carrier" (administratively up) or "down"
-	MAC         string         `json:"mac,omitempty"`
-	MTU         int            `json:"mtu"`
-	Parent      string         `json:"parent,omitempty"`
-	VLAN        int            `json:"vlan,omitempty"`
-	Detail      string         `json:"detail,omitempty"` // what its kind says of it: "VLAN 20"
-	Driver      string         `json:"driver,omitempty"`
-	BusPath     string         `json:"bus_path,omitempty"`
-	Speed       uint32         `json:"speed_mbit,omitempty"` // Mbit/s; 0 when unknown
-	Duplex      string         `json:"duplex,omitempty"`
-	Addresses   []netip.Prefix `json:"addresses,omitempty"`
-	RX          Counters       `json:"rx"`
-	TX          Counters       `json:"tx"`
+	Name        string   `json:"name"`
+	Index       int      `json:"index"`
+	Former      []string `json:"former_names,omitempty"`
+	Kind        string   `json:"kind,omitempty"` // "veth", "vlan"; "" for hardware
+	Description string   `json:"description,omitempty"`
+	State       string   `json:"state"` // "up", "no-carrier" (administratively up) or "down"
+	MAC         string   `json:"mac,omitempty"`
+	MTU         int      `json:"mtu"`
+	Parent      string   `json:"parent,omitempty"`
+	VLAN        int      `json:"vlan,omitempty"`
+	Detail      string   `json:"detail,omitempty"` // what its kind says of it: "VLAN 20"
+	Membership
+	Driver    string         `json:"driver,omitempty"`
+	BusPath   string         `json:"bus_path,omitempty"`
+	Speed     uint32         `json:"speed_mbit,omitempty"` // Mbit/s; 0 when unknown
+	Duplex    string         `json:"duplex,omitempty"`
+	Addresses []netip.Prefix `json:"addresses,omitempty"`
+	RX        Counters       `json:"rx"`
+	TX        Counters       `json:"tx"`
 }
 
 // Port says whether a link is a port: hardware, or in a container the end of a veth pair.
@@ -108,8 +109,9 @@ func (k *Kernel) Interfaces(ctx context.Context) ([]Interface, error) {
 	for _, i := range list {
 		names[i.Index] = i.Name
 	}
-	shown := make([]Interface, 0, len(list))
+	shown, masters := make([]Interface, 0, len(list)), map[string]int{}
 	for _, i := range list {
+		masters[i.Name] = i.master
 		i.Parent = names[i.parent]
 		driver := tool.driver(i.Name)
 		i.Driver, i.BusPath = driver.driver, driver.bus
@@ -121,13 +123,14 @@ func (k *Kernel) Interfaces(ctx context.Context) ([]Interface, error) {
 		}
 		shown = append(shown, i.Interface)
 	}
+	belong(shown, masters)
 	return shown, nil
 }
 
 // interfaceMessage is an Interface while names of other links are not known.
 type interfaceMessage struct {
 	Interface
-	parent int
+	parent, master int
 }
 
 // decodeInterface reads an RTM_NEWLINK body with its statistics.
@@ -136,7 +139,7 @@ func decodeInterface(m message) (i interfaceMessage, ok bool) {
 	if !ok {
 		return i, false
 	}
-	i.parent = l.Parent
+	i.parent, i.master = l.Parent, l.Master
 	i.Interface = Interface{Name: l.Name, Index: l.Index, Kind: l.Kind, MTU: l.MTU, VLAN: int(l.VLANID), State: "down"}
 	switch {
 	case l.Up && l.Running:
@@ -152,6 +155,8 @@ func decodeInterface(m message) (i interfaceMessage, ok bool) {
 	}
 	for kind, value := range attributes(m.Body[ifInfoLen:]) {
 		switch kind {
+		case unix.IFLA_LINKINFO:
+			i.Membership = membershipOf(value)
 		case unix.IFLA_IFALIAS:
 			i.Description = unix.ByteSliceToString(value)
 		case unix.IFLA_PROP_LIST:

@@ -20,7 +20,7 @@ import (
 // The comparison of what is desired with what is there, as a list of steps.
 //
 // The order keeps an operator's session alive: names and links to be made, settings,
-// source checks, sizes, new addresses, links up, new routes; only then what is
+// source checks, what belongs to bonds, bridges and VRFs, sizes, new addresses, links up, new routes; only then what is
 // too much goes: routes, addresses, links that Minne made, links down.
 
 // step is one change: in words, and how to make it.
@@ -93,6 +93,7 @@ func (r *round) compare(ctx context.Context) error {
 	}
 	r.renames()
 	r.makeLinks()
+	r.releases()
 	for _, look := range []struct {
 		at   string
 		look func() error
@@ -100,6 +101,11 @@ func (r *round) compare(ctx context.Context) error {
 		{"settings", r.settings},
 		{sourceChecksObject, func() error { return r.sourceChecks(ctx) }},
 		{"host name", r.host},
+		{"rules", r.rules},
+		{"bridges", func() error {
+			r.enslaves()
+			return r.bridges()
+		}},
 		{"links", func() error {
 			r.sizes()
 			r.descriptions()
@@ -396,17 +402,17 @@ func (r *round) usable(live bool) func(name string) (int, bool) {
 
 // routes compares the static routes of the main table.
 func (r *round) routes(ctx context.Context) error {
-	found, err := r.system.staticRoutes(ctx)
+	found, err := r.system.staticRoutes(ctx, r.tables())
 	if err != nil {
 		return err
 	}
 	live := map[routeKey][]rib.Route{}
 	for _, f := range found {
-		k := routeKey{f.Prefix, f.Metric}
+		k := routeKey{f.Table, f.Prefix, f.Metric}
 		live[k] = append(live[k], f)
 	}
 	for _, want := range r.desired.Routes {
-		key := routeKey{want.Prefix, want.Metric}
+		key := routeKey{want.table(), want.Prefix, want.Metric}
 		route, waits := want.rib(r.usable(false))
 		if waits || r.waiting[key] {
 			continue
@@ -419,7 +425,7 @@ func (r *round) routes(ctx context.Context) error {
 		r.steps = append(r.steps, r.routeStep(want, key, now))
 	}
 	for _, gone := range found {
-		if _, ok := live[routeKey{gone.Prefix, gone.Metric}]; ok {
+		if _, ok := live[routeKey{gone.Table, gone.Prefix, gone.Metric}]; ok {
 			r.removal(plan.Change{Action: plan.Remove, Object: "route " + r.routeWords(gone)}, func(context.Context) error {
 				err := r.system.removeRoute(identity(gone))
 				if errors.Is(err, unix.ESRCH) {
@@ -435,7 +441,7 @@ func (r *round) routes(ctx context.Context) error {
 // routeStep puts a route in place of those with its prefix and metric.
 func (r *round) routeStep(want DesiredRoute, key routeKey, now []rib.Route) step {
 	change := plan.Change{Subsystem: "kernel", Action: plan.Add,
-		Object: fmt.Sprintf("route %s %s%s", want.Prefix, want.words(), distanceWords(want.Metric))}
+		Object: fmt.Sprintf("route %s %s%s", want.Prefix, want.words(), distanceWords(want.Metric)+r.inTable(want.table()))}
 	port := ""
 	if len(want.Hops) > 0 {
 		port = want.Hops[0].Interface
@@ -444,7 +450,7 @@ func (r *round) routeStep(want DesiredRoute, key routeKey, now []rib.Route) step
 	if len(now) > 0 {
 		was = fmt.Sprintf("route %s%s was changed to lead %s", want.Prefix, distanceWords(want.Metric), r.leadsTo(now[0]))
 		change = plan.Change{Subsystem: "kernel", Action: plan.Modify,
-			Object: fmt.Sprintf("route %s%s", want.Prefix, distanceWords(want.Metric)),
+			Object: fmt.Sprintf("route %s%s", want.Prefix, distanceWords(want.Metric)+r.inTable(want.table())),
 			From:   r.leadsTo(now[0]), To: want.words()}
 	}
 	return step{change: change, port: port, was: was, waits: &key, do: func(context.Context) error {
@@ -514,13 +520,16 @@ func (r *round) portOf(route rib.Route) string {
 }
 
 func (r *round) routeWords(route rib.Route) string {
-	return route.Prefix.String() + " " + r.leadsTo(route) + distanceWords(route.Metric)
+	return route.Prefix.String() + " " + r.leadsTo(route) + distanceWords(route.Metric) + r.inTable(route.Table)
 }
 
 // leadsTo says where a kernel route leads, in the words of DesiredRoute.
 func (r *round) leadsTo(route rib.Route) string {
 	if route.Type == rib.Blackhole {
 		return "blackhole"
+	}
+	if route.Type == rib.Unreachable {
+		return "unreachable"
 	}
 	var hops []DesiredHop
 	for _, h := range route.Hops {

@@ -58,8 +58,12 @@ func renderSysctls(cfg *config.Config, seed uint32) []Sysctl {
 	list = append(list, neighbourSysctls(profile)...)
 	list = append(list, allSysctls()...)
 	list = append(list, conntrackSysctls(cfg)...)
+	masters := cfg.Masters()
 	for _, name := range slices.Sorted(maps.Keys(cfg.Interfaces)) {
 		list = append(list, interfaceSysctls(name)...)
+		if masters[name].Kind.Bundles {
+			list = append(list, Sysctl{Path: ipv6Off(name), Value: "1", Interface: name})
+		}
 		list = append(list, ipv6Sysctls(name, cfg.Interfaces[name])...)
 		list = append(list, proxySysctls(name, renderProxies(cfg))...)
 	}

@@ -23,13 +23,15 @@ import (
 type system interface {
 	links() ([]link, error)
 	addresses() ([]address, error)
-	staticRoutes(ctx context.Context) ([]rib.Route, error)
+	staticRoutes(ctx context.Context, tables []uint32) ([]rib.Route, error)
 	connectedRoutes(ctx context.Context) ([]rib.Route, error)
 	barrier() error // waits until the kernel is through with what it was doing to all these
 	proxies(ctx context.Context) ([]proxy, error)
 	setting(path string) (value string, ok bool, err error)
 	antiSpoof(ctx context.Context) (string, error)
 	hostname() (string, error)
+	bridging() (bridging, error)
+	rules(family uint8) ([]tableRule, error)
 
 	addLink(l netlink.Link) error
 	changeLink(l netlink.Link) error
@@ -41,6 +43,12 @@ type system interface {
 	setAlias(index int, alias string) error
 	setGroup(index int, group uint32) error
 	setUp(index int, up bool) error
+	setMaster(index, master int) error
+	setSTP(index int, on bool) error
+	setIsolated(index int, on bool) error
+	setBridgeVLAN(index, id int, flags uint16, self, there bool) error
+	addRule(u tableRule) error
+	removeRule(u tableRule) error
 	addAddress(index int, a netip.Prefix) error
 	removeAddress(index int, a netip.Prefix) error
 	replaceRoute(r rib.Route) error
@@ -109,6 +117,9 @@ func (live) links() ([]link, error) {
 		}
 		copy(l.MAC[:], a.HardwareAddr)
 		copy(l.PermMAC[:], a.PermHWAddr)
+		if s, ok := a.Slave.(*netlink.BondSlave); ok && l.PermMAC == [6]byte{} {
+			copy(l.PermMAC[:], s.PermHardwareAddr) // what it had before it got the bond's
+		}
 		list = append(list, l)
 	}
 	return list, nil
@@ -144,14 +155,26 @@ func prefixOf(n *net.IPNet) netip.Prefix {
 	return netip.PrefixFrom(a.Unmap(), ones)
 }
 
-// staticRoutes reads the routes of protocol static in the main table.
-func (live) staticRoutes(ctx context.Context) ([]rib.Route, error) {
-	return mainRoutes(ctx, protocolStatic, "static")
+// staticRoutes reads the routes of protocol static in tables.
+func (live) staticRoutes(ctx context.Context, tables []uint32) (all []rib.Route, err error) {
+	for _, table := range tables {
+		routes, err := tableRoutes(ctx, table, protocolStatic, "static")
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, routes...)
+	}
+	return all, nil
 }
 
-// mainRoutes reads the routes of one protocol in the main table. The kernel does the
-// filtering: among a million BGP routes, only those are copied.
+// mainRoutes reads the routes of one protocol in the main table.
 func mainRoutes(ctx context.Context, protocol uint8, words string) ([]rib.Route, error) {
+	return tableRoutes(ctx, rib.TableMain, protocol, words)
+}
+
+// tableRoutes reads the routes of one protocol in a table. The kernel does the
+// filtering: among a million BGP routes, only those are copied.
+func tableRoutes(ctx context.Context, table uint32, protocol uint8, words string) ([]rib.Route, error) {
 	a, err := newAsker()
 	if err != nil {
 		return nil, err
@@ -161,7 +184,7 @@ func mainRoutes(ctx context.Context, protocol uint8, words string) ([]rib.Route,
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		routes, err := a.routes(ctx, family, func(body []byte, w *builder) {
 			body[5] = protocol
-			w.attr32(unix.RTA_TABLE, rib.TableMain)
+			w.attr32(unix.RTA_TABLE, table)
 		})
 		if errors.Is(err, unix.ENOENT) {
 			continue // a namespace that never had a route has no such table
@@ -238,6 +261,10 @@ func (live) addAltName(index int, name string) error {
 
 func (live) removeAltName(index int, name string) error {
 	return netlink.LinkDelAltName(byIndex(index), name)
+}
+
+func (live) setMaster(index, master int) error {
+	return netlink.LinkSetMasterByIndex(byIndex(index), master)
 }
 
 func (live) setMTU(index, mtu int) error { return netlink.LinkSetMTU(byIndex(index), mtu) }

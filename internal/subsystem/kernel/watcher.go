@@ -239,6 +239,9 @@ func (w *Watcher) tell(ctx context.Context, m message) error {
 		if l, ok := decodeLink(m); ok {
 			return w.tellLink(ctx, l)
 		}
+		if len(m.Body) > 0 && m.Body[0] == familyBridge {
+			token(w.restorable) // a port came, went, or got other VLANs
+		}
 	case unix.RTM_NEWNETCONF:
 		token(w.restorable) // forwarding was switched, of the namespace or of a link
 	case rtmNewNextHop, rtmDelNextHop:
@@ -247,6 +250,7 @@ func (w *Watcher) tell(ctx context.Context, m message) error {
 			w.tellNextHops([]rib.NextHopGroup{g})
 		}
 	case unix.RTM_NEWRULE, unix.RTM_DELRULE:
+		token(w.restorable)
 		w.flush()
 		return w.compareRules(ctx)
 	}

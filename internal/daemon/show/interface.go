@@ -80,6 +80,9 @@ func Interface(w io.Writer, v InterfaceView) error {
 	for n, words := range offloadWords(v.Offloads) {
 		line([]string{"does", "does not"}[n], "%s", orDash(words))
 	}
+	if len(v.Hardware) > 0 {
+		line("settings", "%s", strings.Join(hardwareWords(v.Hardware), ", "))
+	}
 	line("fast path", "%s", fastPathOf(v))
 	fmt.Fprintln(w)
 	if !v.Since.IsZero() {
@@ -105,6 +108,18 @@ func Interface(w io.Writer, v InterfaceView) error {
 		reasons.row(count(c.Count), c.Name)
 	}
 	return reasons.write(w)
+}
+
+// hardwareWords are what ethtool can set of a port, as it is, and how much of it there may be.
+func hardwareWords(list []kernel.HardwareSetting) (words []string) {
+	for _, s := range list {
+		text := fmt.Sprintf("%s %s", s.Name, s.Name.Words(s.Value))
+		if s.Most > 1 {
+			text += fmt.Sprintf(" (at most %d)", s.Most)
+		}
+		words = append(words, text)
+	}
+	return words
 }
 
 // device says what hardware it is, and its queues.

@@ -32,6 +32,7 @@ func (c *checker) interfaces() {
 		c.link(path, name, i, links)
 		c.kind(path, name, i)
 		c.mtu(path, name, i)
+		c.ethernet(path, name, i)
 		for k, a := range i.Addresses {
 			c.address(indexPath(path+".addresses", k), name, a.Prefix)
 		}

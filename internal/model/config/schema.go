@@ -47,6 +47,7 @@ type Interface struct {
 	Bond         *Bond     `yaml:"bond" json:"bond,omitempty" doc:"Makes this interface a bond: several ports that are one link (link aggregation)."`
 	Bridge       *Bridge   `yaml:"bridge" json:"bridge,omitempty" doc:"Makes this interface a bridge: its ports are one network, as those of a switch, and the router is on it."`
 	VRF          *VRF      `yaml:"vrf" json:"vrf,omitempty" doc:"Makes this interface a VRF: the interfaces in it have a routing table of their own. Its own addresses are the VRF's loopback addresses."`
+	Ethernet     *Ethernet `yaml:"ethernet" json:"ethernet,omitempty" doc:"Settings of the port's hardware: queues, rings, coalescing, speed. Absent ones stay as the driver has them."`
 	Description  string    `yaml:"description" json:"description,omitempty" doc:"Free text of at most 200 characters." example:"fibre to ISP A"`
 	Addresses    []Address `yaml:"addresses" json:"addresses,omitempty" doc:"Addresses with prefix length." ordered:"true" example:"192.0.2.1/24"`
 	DHCP         *OnOff    `yaml:"dhcp" json:"dhcp,omitempty" doc:"DHCP client: gets an IPv4 address, a default route and DNS servers." default:"off" enum:"on,off"`

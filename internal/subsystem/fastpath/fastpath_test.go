@@ -13,11 +13,11 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/ethtool"
 	"minne/internal/base/instance"
 	"minne/internal/subsystem/fastpath/filter"
 	"minne/internal/subsystem/kernel"
@@ -90,8 +90,16 @@ func addVeth(t testing.TB, name, peer string, mac net.HardwareAddr) (near, far n
 // receiveRedirects turns GRO on, without which a veth drops what XDP sends into it.
 func receiveRedirects(t testing.TB, name string) {
 	t.Helper()
-	v := ethtoolValue{command: 0x2c /* ETHTOOL_SGRO */, value: 1}
-	must(t, ethtool(name, unsafe.Pointer(&v)))
+	turn(t, name, ethtool.Receive, true)
+}
+
+// turn switches an offload of a link.
+func turn(t testing.TB, name string, o ethtool.Offload, on bool) {
+	t.Helper()
+	tool, err := ethtool.Open()
+	must(t, err)
+	defer tool.Close()
+	must(t, tool.Turn(name, o, on))
 }
 
 func addAddress(t testing.TB, l netlink.Link, address string) {

@@ -3,17 +3,19 @@
 package fastpath
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
-	"unsafe"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"minne/internal/base/ethtool"
 )
 
 // What a driver can do for XDP, from the kernel's netdev family (Linux 6.3,
@@ -102,42 +104,21 @@ func listenFeatures(changed func()) (*os.File, error) {
 	return nil, errNoFeatures
 }
 
-// driverInfo is struct ethtool_drvinfo, as far as it is asked for here.
-type driverInfo struct {
-	command  uint32
-	driver   [32]byte
-	versions [64]byte
-	bus      [32]byte
-	rest     [64]byte
-}
-
-func driverInfoOf(name string) (answer driverInfo, err error) {
-	answer.command = 0x3 // ETHTOOL_GDRVINFO
-	err = ethtool(name, unsafe.Pointer(&answer))
-	return answer, err
-}
-
 // driverOf is the name of a link's driver; "unknown" when it does not say.
 func driverOf(name string) string {
-	answer, err := driverInfoOf(name)
-	if err != nil {
-		return "unknown"
-	}
-	return word(answer.driver[:])
+	return cmp.Or(ask(func(t ethtool.Tool) string { return t.Driver(name).Name }), "unknown")
 }
 
 // busOf is where a link's device sits; "" for one that is no hardware.
-func busOf(name string) string {
-	answer, err := driverInfoOf(name)
+func busOf(name string) string { return ask(func(t ethtool.Tool) string { return t.Driver(name).Bus }) }
+
+func ask(what func(ethtool.Tool) string) string {
+	t, err := ethtool.Open()
 	if err != nil {
 		return ""
 	}
-	return word(answer.bus[:])
-}
-
-func word(b []byte) string {
-	s, _, _ := strings.Cut(string(b), "\x00")
-	return s
+	defer t.Close()
+	return what(t)
 }
 
 // paravirtual are drivers of devices that hypervisors make. What comes from a guest of the same machine may be as
@@ -148,47 +129,13 @@ var paravirtual = []string{"virtio_net", "vif", "xen_netfront", "vmxnet3", "hv_n
 // (bpf/summed.h): always, but for hardware.
 func leavesSums(driver, bus string) bool { return bus == "" || slices.Contains(paravirtual, driver) }
 
-// stripsVLANs says whether the driver takes VLAN tags off frames before XDP sees them.
-const (
-	getFlags      = 0x25   // ETHTOOL_GFLAGS
-	setFlags      = 0x26   // ETHTOOL_SFLAGS
-	flagReceive   = 1 << 8 // ETH_FLAG_RXVLAN
-	flagsVLANName = "rx-vlan-offload"
-)
-
-type ethtoolValue struct{ command, value uint32 }
-
-// keepTags makes the driver leave VLAN tags in frames: XDP can't see tags that hardware has taken
-// off, and would take a tagged frame for an untagged one.
-func keepTags(name string) error {
-	v := ethtoolValue{command: getFlags}
-	if err := ethtool(name, unsafe.Pointer(&v)); err != nil || v.value&flagReceive == 0 {
-		return nil // it has no such feature, or it is off
-	}
-	v.command = setFlags
-	v.value &^= flagReceive
-	if err := ethtool(name, unsafe.Pointer(&v)); err != nil {
-		return fmt.Errorf("turning %s off: %w", flagsVLANName, err)
-	}
-	return nil
-}
-
-// ethtool does one SIOCETHTOOL call.
-func ethtool(name string, argument unsafe.Pointer) error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+// bare makes the driver hand frames over as they came: XDP can't see VLAN tags that hardware has taken off, and would take a
+// tagged frame for an untagged one; nor may hardware join packets (LRO).
+func bare(name string) error {
+	t, err := ethtool.Open()
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
-	var request struct {
-		name [unix.IFNAMSIZ]byte
-		data unsafe.Pointer
-		rest [16]byte // struct ifreq is a union
-	}
-	copy(request.name[:unix.IFNAMSIZ-1], name)
-	request.data = argument
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
-		return errno
-	}
-	return nil
+	defer t.Close()
+	return errors.Join(t.Turn(name, ethtool.ReceiveVLAN, false), t.Turn(name, ethtool.LargeReceive, false))
 }

@@ -128,7 +128,7 @@ func (p *port) ready() error {
 	if need := featureBasic | featureRedirect; err == nil && f&need != need {
 		return errIncapable{driverOf(p.name), fmt.Sprintf(" with redirect (it has: %s)", f)}
 	}
-	return keepTags(p.name)
+	return bare(p.name)
 }
 
 // explain says in an operator's words why the program could not be attached.

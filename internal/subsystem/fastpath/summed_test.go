@@ -15,12 +15,12 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/ethtool"
 	"minne/internal/model/packet"
 )
 
@@ -140,8 +140,7 @@ func TestContainersLeaveChecksums(t *testing.T) {
 			}
 			for host, name := range map[netns.NsHandle]string{from: "a", to: "b"} {
 				inside(t, host, func() {
-					v := ethtoolValue{command: 0x17 /* ETHTOOL_STXCSUM */}
-					must(t, ethtool(name, unsafe.Pointer(&v)))
+					turn(t, name, ethtool.TransmitChecksum, false)
 				})
 			}
 			before, sent := b.countOf(leftToHardware), b.fastPackets(b.out)
@@ -288,7 +287,7 @@ func TestChecksumsLeftToHardware(t *testing.T) {
 	b := newBench(t)
 	wireB := newWire(t, b.b)
 	sender := newOffloading(t, b.a)
-	must(t, ethtool("out", unsafe.Pointer(&ethtoolValue{command: 0x17 /* ETHTOOL_STXCSUM */}))) // the kernel completes what it forwards
+	turn(t, "out", ethtool.TransmitChecksum, false) // the kernel completes what it forwards
 	list, complete := unfinishedFrames()
 	b.awaitForwarding()
 	for i, u := range list {

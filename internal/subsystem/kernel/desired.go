@@ -35,8 +35,9 @@ type DesiredInterface struct {
 	Addresses   []netip.Prefix // with host bits
 	MTU         int            // 0: the driver's
 	Down        bool
-	Table       uint32 // of the VRF that it is in; 0 for the main table
-	Distance    int    // of the routes that a DHCP server tells; 0 when none is asked
+	Table       uint32        // of the VRF that it is in; 0 for the main table
+	Distance    int           // of the routes that a DHCP server tells; 0 when none is asked
+	Ethernet    []portSetting // of the hardware
 }
 
 // DesiredRoute is a static route. Blackhole, Unreachable and Hops exclude each other.
@@ -158,7 +159,7 @@ func renderInterfaces(cfg *config.Config) ([]DesiredInterface, error) {
 }
 
 func renderInterface(name string, c *config.Interface, kind config.Kind) DesiredInterface {
-	i := DesiredInterface{Name: name, Kind: kind, Description: c.Description, MTU: c.MTU, Down: c.Disabled}
+	i := DesiredInterface{Name: name, Kind: kind, Description: c.Description, MTU: c.MTU, Down: c.Disabled, Ethernet: portSettings(c.Ethernet)}
 	if c.DHCP.On() {
 		i.Distance = c.DHCPDistance
 	}

@@ -6,27 +6,34 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"unsafe"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"minne/internal/base/dump"
+	"minne/internal/base/ethtool"
 )
 
 // Details are what show interfaces NAME tells beside an Interface.
 type Details struct {
-	Queueing       string          `json:"queueing,omitempty"` // the queueing discipline: noqueue, fq_codel …
-	ReceiveQueues  int             `json:"receive_queues,omitempty"`
-	TransmitQueues int             `json:"transmit_queues,omitempty"`
-	Offloads       map[string]bool `json:"offloads"` // what the device does for the kernel: on or off
-	Counted        []Counted       `json:"counted"`  // kinds of errors, and what else the device counts, above 0
+	Queueing       string            `json:"queueing,omitempty"` // the queueing discipline: noqueue, fq_codel …
+	ReceiveQueues  int               `json:"receive_queues,omitempty"`
+	TransmitQueues int               `json:"transmit_queues,omitempty"`
+	Offloads       map[string]bool   `json:"offloads"` // what the device does for the kernel: on or off
+	Hardware       []HardwareSetting `json:"hardware"` // what the driver lets be set, as it is
+	Counted        []Counted         `json:"counted"`  // kinds of errors, and what else the device counts, above 0
 }
 
 // Counted is a counter of a link with its name as `ip -s -s link` has it.
 type Counted struct {
 	Name  string `json:"name"`
 	Count uint64 `json:"count"`
+}
+
+// HardwareSetting is a number that a driver keeps, by the name that ethtool prints; a switch is 0 or 1.
+type HardwareSetting struct {
+	Name  ethtool.Setting `json:"name"`
+	Value int             `json:"value"`
+	Most  int             `json:"most,omitempty"` // 0 where the driver does not say
 }
 
 // Details reads more of one link.
@@ -49,14 +56,19 @@ func (k *Kernel) Details(_ context.Context, name string) (Details, error) {
 			d.Queueing = q.Type()
 		}
 	}
-	tool, err := newEthtool()
+	tool, err := ethtool.Open()
 	if err != nil {
 		return d, err
 	}
-	defer tool.close()
-	for _, o := range offloads {
-		if on, ok := tool.on(name, o); ok {
-			d.Offloads[o.name] = on
+	defer tool.Close()
+	for _, o := range ethtool.Offloads {
+		if on, err := tool.On(name, o); err == nil {
+			d.Offloads[o.Name] = on
+		}
+	}
+	for _, s := range ethtool.Settings {
+		if now, most, err := tool.Get(name, s); err == nil {
+			d.Hardware = append(d.Hardware, HardwareSetting{s, now, most})
 		}
 	}
 	return d, nil
@@ -73,28 +85,4 @@ func countedOf(s *netlink.LinkStatistics64) []Counted {
 		{"transmit: FIFO underrun", s.TxFifoErrors}, {"transmit: heartbeat", s.TxHeartbeatErrors}, {"transmit: window", s.TxWindowErrors},
 	}
 	return slices.DeleteFunc(all, func(c Counted) bool { return c.Count == 0 })
-}
-
-// offload is something that ethtool can ask whether it is on: by a command of its
-// own, or by a bit of the answer to ETHTOOL_GFLAGS.
-type offload struct {
-	name    string
-	command uint32
-	bit     uint32
-}
-
-// offloads in the words of `ethtool -k`; bits are enum ethtool_flags of include/uapi/linux/ethtool.h.
-var offloads = []offload{
-	{"rx-checksumming", unix.ETHTOOL_GRXCSUM, 1}, {"tx-checksumming", unix.ETHTOOL_GTXCSUM, 1},
-	{"scatter-gather", unix.ETHTOOL_GSG, 1}, {"tcp-segmentation-offload", unix.ETHTOOL_GTSO, 1},
-	{"generic-segmentation-offload", unix.ETHTOOL_GGSO, 1}, {"generic-receive-offload", unix.ETHTOOL_GGRO, 1},
-	{"large-receive-offload", unix.ETHTOOL_GFLAGS, 1 << 15},
-	{"rx-vlan-offload", unix.ETHTOOL_GFLAGS, 1 << 8}, {"tx-vlan-offload", unix.ETHTOOL_GFLAGS, 1 << 7},
-}
-
-// on asks the device; not ok when it does not answer.
-func (e ethtool) on(name string, o offload) (on, ok bool) {
-	request := struct{ command, value uint32 }{command: o.command}
-	ok = e.ioctl(name, unsafe.Pointer(&request))
-	return request.value&o.bit != 0, ok
 }

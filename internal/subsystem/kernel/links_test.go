@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/ethtool"
 	"minne/internal/model/config"
 	"minne/internal/model/rib"
 )
@@ -26,6 +27,7 @@ type pretended struct {
 	on       map[int][]netip.Prefix
 	routes   []rib.Route
 	settings map[string]string
+	hardware map[string]int // by the port's name and the setting's
 	nft      string
 	host     string
 	done     []string // writes, in order
@@ -74,6 +76,19 @@ func (p *pretended) setSetting(path, value string) error                { p.sett
 func (p *pretended) proxies(context.Context) ([]proxy, error) { return nil, nil }
 func (p *pretended) addProxy(proxy) error                     { return nil }
 func (p *pretended) removeProxy(proxy) error                  { return nil }
+
+func (p *pretended) portSetting(name string, s ethtool.Setting) (now, most int, err error) {
+	v, ok := p.hardware[name+" "+string(s)]
+	if !ok {
+		return 0, 0, unix.EOPNOTSUPP
+	}
+	return v, map[ethtool.Setting]int{ethtool.RxRing: 4096, ethtool.Queues: 8}[s], nil
+}
+
+func (p *pretended) setPort(name string, s ethtool.Setting, to int) error {
+	p.hardware[name+" "+string(s)] = to
+	return nil
+}
 
 func (p *pretended) did(format string, args ...any) {
 	p.done = append(p.done, fmt.Sprintf(format, args...))

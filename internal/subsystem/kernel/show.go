@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/ethtool"
 	"minne/internal/model/rib"
 )
 
@@ -92,11 +93,11 @@ func (k *Kernel) Interfaces(ctx context.Context) ([]Interface, error) {
 		return nil, err
 	}
 	defer a.close()
-	tool, err := newEthtool()
+	tool, err := ethtool.Open()
 	if err != nil {
 		return nil, err
 	}
-	defer tool.close()
+	defer tool.Close()
 	list, err := dumpAll(ctx, a, "links", unix.RTM_GETLINK, ifInfoLen, nil, decodeInterface)
 	if err != nil {
 		return nil, err
@@ -113,9 +114,9 @@ func (k *Kernel) Interfaces(ctx context.Context) ([]Interface, error) {
 	for _, i := range list {
 		masters[i.Name] = i.master
 		i.Parent = names[i.parent]
-		driver := tool.driver(i.Name)
-		i.Driver, i.BusPath = driver.driver, driver.bus
-		i.Speed, i.Duplex = tool.speed(i.Name)
+		driver := tool.Driver(i.Name)
+		i.Driver, i.BusPath = driver.Name, driver.Bus
+		i.Speed, i.Duplex = tool.Speed(i.Name)
 		for _, address := range addresses {
 			if address.Interface == i.Index {
 				i.Addresses = append(i.Addresses, address.Address)

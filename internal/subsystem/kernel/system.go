@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/base/dump"
+	"minne/internal/base/ethtool"
 	"minne/internal/model/rib"
 )
 
@@ -32,6 +33,9 @@ type system interface {
 	hostname() (string, error)
 	bridging() (bridging, error)
 	rules(family uint8) ([]tableRule, error)
+
+	portSetting(name string, s ethtool.Setting) (now, most int, err error)
+	setPort(name string, s ethtool.Setting, to int) error
 
 	addLink(l netlink.Link) error
 	changeLink(l netlink.Link) error
@@ -100,11 +104,11 @@ func (live) links() ([]link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
-	tool, err := newEthtool()
+	tool, err := ethtool.Open()
 	if err != nil {
 		return nil, err
 	}
-	defer tool.close()
+	defer tool.Close()
 	list := make([]link, 0, len(found))
 	for _, f := range found {
 		a := f.Attrs()
@@ -113,7 +117,7 @@ func (live) links() ([]link, error) {
 			MTU: a.MTU, Up: a.RawFlags&unix.IFF_UP != 0, Ethernet: a.EncapType == "ether",
 			Ready: a.RawFlags&unix.IFF_UP != 0 && a.RawFlags&unix.IFF_LOWER_UP != 0 &&
 				(a.OperState == netlink.OperUp || a.OperState == netlink.OperUnknown),
-			Master: a.MasterIndex, Alias: a.Alias, Group: a.Group, BusPath: tool.driver(a.Name).bus, as: f,
+			Master: a.MasterIndex, Alias: a.Alias, Group: a.Group, BusPath: tool.Driver(a.Name).Bus, as: f,
 		}
 		copy(l.MAC[:], a.HardwareAddr)
 		copy(l.PermMAC[:], a.PermHWAddr)

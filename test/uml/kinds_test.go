@@ -3,11 +3,13 @@
 package uml
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Hosts red and blue have the same addresses twice, in a VRF and outside of it: who answers tells which table was asked.
@@ -247,4 +249,62 @@ links:
 	b.forwards(t, "p1", "wan")
 	b.leaves(t, "no Ethernet", "isp")
 	b.talk(t, "left", "right", "10.2.0.2", kernel)
+}
+
+// A management VRF from the configuration: SSH answers in it and nowhere else, and nothing passes into it or out of it.
+func TestManagementVRF(t *testing.T) {
+	b := build(t, `
+version: 1
+nodes:
+  admin: {runs: host, ports: {eth0: [10.9.0.2/24]}, gateway: [10.9.0.1]}
+  left: {runs: host, ports: {eth0: [10.1.0.2/24]}, gateway: [10.1.0.1]}
+  right: {runs: host, ports: {eth0: [10.2.0.2/24]}, gateway: [10.2.0.1]}
+  router:
+    runs: minne
+    machine: uml
+    prepare: |
+      echo 'admin:x:0:0:admin:/root:/bin/sh' >>/etc/passwd
+      grep -q '^sshd:' /etc/passwd || echo 'sshd:x:108:65534::/run/sshd:/usr/sbin/nologin' >>/etc/passwd
+    config: |
+      version: 1
+      system:
+        admin: {ssh-keys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJl3dIeudNqd0DMROe4n8DRQ2eWrsuoqFhVoUyYGIPRB pat@laptop]}
+      interfaces:
+        mgmt: {vrf: {table: 100, interfaces: [m1]}}
+        m1: {addresses: [10.9.0.1/24]}
+        p1: {addresses: [10.1.0.1/24]}
+        p2: {addresses: [10.2.0.1/24]}
+      services:
+        ssh: {interfaces: [m1]}
+      fast-path: {mode: generic}
+links:
+  - {ends: [admin.eth0, router.m1]}
+  - {ends: [left.eth0, router.p1]}
+  - {ends: [right.eth0, router.p2]}
+`)
+	banner := func(node, address string) (string, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		return b.Node(node).Run(ctx, "timeout", "5", "bash", "-c", "exec 3<>/dev/tcp/"+address+"/22; head -c 7 <&3")
+	}
+	b.until(t, "SSH answers in the VRF", func() error {
+		out, err := banner("admin", "10.9.0.1")
+		if err == nil && out != "SSH-2.0" {
+			err = fmt.Errorf("it says %q", out)
+		}
+		return err
+	})
+	b.talk(t, "left", "right", "10.2.0.2", fast)
+	for _, closed := range []struct{ from, to string }{{"left", "10.1.0.1"}, {"left", "10.9.0.1"}} {
+		if out, err := banner(closed.from, closed.to); err == nil {
+			t.Errorf("%s finds something at port 22 of %s: %q", closed.from, closed.to, out)
+		}
+	}
+	for from, to := range map[string]string{"admin": "10.1.0.2", "right": "10.9.0.2"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if out, err := b.Node(from).Run(ctx, "ping", "-c", "1", "-W", "1", to); err == nil {
+			t.Errorf("%s reaches %s across the VRF: %s", from, to, out)
+		}
+		cancel()
+	}
 }

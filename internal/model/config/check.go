@@ -38,6 +38,7 @@ func check(cfg *Config, secrets Secrets) *problems {
 	c.leasing()
 	c.staticRoutes()
 	c.services()
+	c.outsideVRFs()
 	if cfg.Routing.BGP != nil {
 		c.bgp(cfg.Routing.BGP)
 	}

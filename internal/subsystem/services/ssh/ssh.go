@@ -85,10 +85,15 @@ func Render(cfg *config.Config, runDir, configFile string) (d program.Desired, e
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Made by minne from minne.yaml; changes here are lost.")
 	line("Port %d", s.Port)
+	masters := cfg.Masters()
 	for _, name := range s.Interfaces {
+		domain := ""
+		if m := masters[name]; m.Kind.Name == "vrf" {
+			domain = " rdomain " + m.Name // sshd's word for a VRF: an address in one is found in it alone
+		}
 		for _, a := range cfg.Interfaces[name].Addresses {
 			if !a.Addr().IsLinkLocalUnicast() { // which sshd wants to find now, or it does not start
-				line("ListenAddress %s", a.Addr())
+				line("ListenAddress %s%s", a.Addr(), domain)
 			}
 		}
 	}

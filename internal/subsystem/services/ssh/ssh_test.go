@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"minne/internal/model/config"
 	"minne/internal/testing/servicetest"
 )
 
@@ -42,6 +43,23 @@ func TestRender(t *testing.T) {
 	}
 	if d, err := Render(servicetest.Config(t, ""), "/run/minne", "/etc/minne/minne.yaml"); err != nil || !d.Empty() {
 		t.Errorf("without SSH: %+v, %v", d, err)
+	}
+}
+
+// In a VRF, sshd listens in that VRF. Whether it takes the line can be asked only where there is one: test/uml does.
+func TestRenderInVRF(t *testing.T) {
+	cfg := servicetest.Config(t, "services: {ssh: {interfaces: [lan, guests]}}")
+	cfg.Interfaces["mgmt"] = &config.Interface{VRF: &config.VRF{Table: 100, Interfaces: []string{"guests"}}}
+	d, err := Render(cfg, "/run/minne", "/etc/minne/minne.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, domain := range map[string]string{"lan": "", "guests": " rdomain mgmt"} {
+		for _, a := range cfg.Interfaces[name].Addresses {
+			if line := "ListenAddress " + a.Addr().String() + domain + "\n"; !strings.Contains(d.Files["sshd_config"], line) && !a.Addr().IsLinkLocalUnicast() {
+				t.Errorf("no %q in:\n%s", line, d.Files["sshd_config"])
+			}
+		}
 	}
 }
 

@@ -45,6 +45,7 @@ var groups = []func(*app) *cobra.Command{
 	newClearCommand,
 	newFastPathCommand,
 	newSetCommand,
+	newWireGuardCommand,
 	newBootCommand,
 	newDaemonCommand,
 	newStopCommand,

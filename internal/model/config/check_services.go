@@ -19,7 +19,7 @@ func (c *checker) leasing() {
 	for _, name := range sortedKeys(c.cfg.Interfaces) {
 		i, path := c.cfg.Interfaces[name], joinPath("interfaces", name)
 		switch on := i.DHCP.On(); {
-		case on && c.cfg.Kind(name).Alone:
+		case on && (c.cfg.Kind(name).Alone || c.cfg.Kind(name).Routed):
 			c.refuse(path+".dhcp", name+" cannot be a DHCP client", "dhcp on a port or VLAN", "")
 		case !on && c.cfg.Chosen(path+".dhcp-distance"):
 			c.refuse(path+".dhcp-distance", "dhcp-distance without dhcp: on", "both or neither", "")

@@ -34,6 +34,7 @@ func (c *checker) staticRoutes() {
 		}
 		seen[key] = i
 	}
+	c.tunnelRoutes(seen)
 	if bgp := c.cfg.Routing.BGP; bgp != nil {
 		for i, p := range bgp.Announce {
 			if _, taken := seen[routeKey{"", p.Prefix, announceDistance}]; taken {

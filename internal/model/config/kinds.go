@@ -16,6 +16,7 @@ import (
 type Kind struct {
 	Name     string   // key of the section, and the kernel's name for such links; "" for a port and the loopback
 	Port     bool     // its link is a port of the machine, found by match; links of the other kinds are made
+	Routed   bool     // it carries IP packets without Ethernet: nothing sits on it, and hosts do not share it
 	Alone    bool     // nobody else is on it: its addresses are the router's alone
 	Parents  []Parent // interfaces that it sits on: their links are there before
 	Members  []Parent // interfaces that belong to it: they have its link as their master
@@ -111,6 +112,9 @@ func (c *checker) parents(path, name string, k Kind) bool {
 			return false
 		case c.masters[p.Name].Kind.Bundles:
 			c.refuse(at, fmt.Sprintf("%s is a port of %s and has no packets of its own", p.Name, c.masters[p.Name].Name), "an interface that is no port of another one", c.masters[p.Name].Name)
+			return false
+		case c.cfg.Kind(p.Name).Routed:
+			c.refuse(at, fmt.Sprintf("%s carries no Ethernet frames and cannot be a parent", p.Name), "a port as parent", "")
 			return false
 		case c.cfg.sitsOn(p.Name, name, map[string]bool{}):
 			c.refuse(at, fmt.Sprintf("%s is its own parent, directly or through others", name), "a parent that does not sit on "+name, "")

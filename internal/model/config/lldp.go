@@ -17,7 +17,7 @@ func (l *LLDP) check(c *checker, path string) {
 	for i, name := range l.Interfaces {
 		at := indexPath(path+".interfaces", i)
 		switch kind := c.cfg.Kind(name); {
-		case kind.Alone:
+		case kind.Alone || kind.Routed:
 			c.refuse(at, name+" has no neighbours", "a port", "")
 		case len(kind.Parents) > 0:
 			c.refuse(at, fmt.Sprintf("LLDP frames belong to ports, and %s sits on another interface", name), "its port", kind.Parents[0].Name)

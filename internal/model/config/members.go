@@ -46,6 +46,8 @@ func (c *checker) members(path, name string, k Kind) bool {
 			c.refuse(at, m.Name+" is in the list twice", "each once", "")
 		case master.Path != at:
 			c.refuse(at, fmt.Sprintf("%s belongs to %s already", m.Name, master.Name), "an interface that belongs to nothing else", "")
+		case k.Bundles && c.cfg.Kind(m.Name).Routed:
+			c.refuse(at, fmt.Sprintf("%s carries no Ethernet frames and cannot be a port of %s", m.Name, name), "a port or VLAN", "")
 		case k.Bundles:
 			c.bundled(at, m.Name, name, i)
 		}

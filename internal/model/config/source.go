@@ -116,7 +116,7 @@ func isHiddenFormat(r rune) bool {
 
 // secretValue finds what stands after a key that sounds like a secret, so that
 // a password written in the wrong place is not repeated on screens and in logs.
-var secretValue = regexp.MustCompile(`(?i)[\w-]*(?:pa?s+w|pwd|passphrase|secr|psk|md5|auth-?key)[\w-]*["']?\s*:\s*(\S.*)$`)
+var secretValue = regexp.MustCompile(`(?i)[\w-]*(?:pa?s+w|pwd|passphrase|secr|psk|md5|auth-?key|private-?key|preshared)[\w-]*["']?\s*:\s*(\S.*)$`)
 
 // excerpt returns a line for showing and the number of terminal cells in front
 // of the place: tabs become spaces, wide characters take two cells.

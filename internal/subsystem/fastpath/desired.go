@@ -44,7 +44,7 @@ func Render(cfg *config.Config) (Desired, error) {
 	judged, masters := judges(cfg), cfg.Masters()
 	for name, i := range cfg.Interfaces {
 		kind := cfg.Kind(name)
-		if kind.Name != "" && kind.FastPath == config.NoProgram || masters[name].Kind.Name == "bond" {
+		if kind.Name != "" && kind.FastPath == config.NoProgram && !kind.Routed || masters[name].Kind.Name == "bond" {
 			continue // a bond puts the program that it has on its ports, and takes no port that has one
 		}
 		d.Interfaces[name] = DesiredPort{

@@ -192,12 +192,14 @@ func renderRoutes(cfg *config.Config, interfaces []DesiredInterface) ([]DesiredR
 		return routes[k]
 	}
 	at := func(p netip.Prefix, distance int) *DesiredRoute { return in(0, p, distance) }
-	for i, s := range cfg.Routing.Static {
-		table := uint32(0)
-		if v := cfg.Interfaces[s.VRF]; v != nil && v.VRF != nil {
-			table = uint32(v.VRF.Table)
+	tableOf := func(name string) uint32 {
+		if v := cfg.Interfaces[name]; v != nil && v.VRF != nil {
+			return uint32(v.VRF.Table)
 		}
-		r := in(table, s.Prefix.Prefix, s.Distance)
+		return 0
+	}
+	for i, s := range cfg.Routing.Static {
+		r := in(tableOf(s.VRF), s.Prefix.Prefix, s.Distance)
 		if s.Blackhole {
 			r.Blackhole = true
 		}
@@ -213,6 +215,10 @@ func renderRoutes(cfg *config.Config, interfaces []DesiredInterface) ([]DesiredR
 		if r.Blackhole == (len(r.Hops) > 0) {
 			return nil, fmt.Errorf("routing.static[%d]: a route to %s has either next hops or is a blackhole", i, s.Prefix)
 		}
+	}
+	for _, t := range config.TunnelRoutes(cfg) {
+		r := in(tableOf(t.VRF), t.Prefix, 1)
+		r.Hops = append(r.Hops, DesiredHop{Interface: t.Interface})
 	}
 	if cfg.Routing.BGP != nil {
 		for _, p := range cfg.Routing.BGP.Announce {

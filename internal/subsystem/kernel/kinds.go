@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"slices"
 	"strings"
 
@@ -43,9 +44,11 @@ type linkKind struct {
 	adopts bool
 	// tell fills in what the fast path has to know of a link, and its settings, of which change speaks; nil for nothing.
 	tell func(l netlink.Link, to *rib.Link)
+	// instead makes the link of a name where the kernel knows none of its kind; nil when nothing can.
+	instead func(name string) error
 }
 
-var kinds = []*linkKind{&vlan, &dummy, &bond, &bridge, &vrf}
+var kinds = []*linkKind{&vlan, &dummy, &bond, &bridge, &vrf, &wireGuard}
 
 // kindNamed returns the row of a kind, nil for one that Minne does not make.
 func kindNamed(name string) *linkKind {
@@ -166,10 +169,29 @@ func (r *round) makeLink(k *linkKind, b *bound) error {
 		}
 	}
 	err := r.system.addLink(b.asked(parent))
+	if errors.Is(err, unix.EOPNOTSUPP) && k.instead != nil {
+		err = r.makeInstead(k, b, err)
+	}
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return fmt.Errorf("%s: %w", k.lacking, err)
 	}
 	return err
+}
+
+// makeInstead has the link made by other means than the kernel's; lacking is what the kernel said.
+func (r *round) makeInstead(k *linkKind, b *bound, lacking error) error {
+	err := k.instead(b.Name)
+	if errors.Is(err, exec.ErrNotFound) {
+		return lacking
+	}
+	if err != nil {
+		return err
+	}
+	index, err := r.index(b)
+	if err != nil {
+		return err
+	}
+	return r.system.setGroup(index, ownedGroup)
 }
 
 // linkWords say what a link that Minne made is, and on what it sits.

@@ -119,6 +119,9 @@ func (live) links() ([]link, error) {
 				(a.OperState == netlink.OperUp || a.OperState == netlink.OperUnknown),
 			Master: a.MasterIndex, Alias: a.Alias, Group: a.Group, BusPath: tool.Driver(a.Name).Bus, as: f,
 		}
+		if standIn(l.Kind, l.Group) {
+			l.Kind = wireGuard.name
+		}
 		copy(l.MAC[:], a.HardwareAddr)
 		copy(l.PermMAC[:], a.PermHWAddr)
 		if s, ok := a.Slave.(*netlink.BondSlave); ok && l.PermMAC == [6]byte{} {

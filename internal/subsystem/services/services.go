@@ -18,6 +18,7 @@ import (
 	"minne/internal/subsystem/services/resolv"
 	"minne/internal/subsystem/services/service"
 	"minne/internal/subsystem/services/ssh"
+	"minne/internal/subsystem/services/wireguard"
 )
 
 // All are the services in the order in which a commit puts them in place.
@@ -29,6 +30,7 @@ var All = []*service.Descriptor{
 	&ntp.Service,
 	&ssh.Service,
 	&lldp.Service,
+	&wireguard.Service,
 }
 
 // Openings are what the services of a configuration need of the firewall.

@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/nlmsg"
 	"minne/internal/subsystem/fastpath/flow"
 )
 
@@ -26,12 +27,12 @@ const (
 )
 
 // Asker asks the kernel about single connections. Not for several goroutines at once.
-type Asker struct{ s *socket }
+type Asker struct{ s *nlmsg.Socket }
 
 // Close ends the asking. An Asker that is used again opens another socket.
 func (a *Asker) Close() {
 	if a.s != nil {
-		a.s.close()
+		a.s.Close()
 		a.s = nil
 	}
 }
@@ -41,15 +42,15 @@ func (a *Asker) Close() {
 // ports; of ICMP it is echo, whose replies' key has flow.EchoReply for its zone.
 func (a *Asker) Carriable(ctx context.Context, k flow.Key) (keys [2]flow.Key, ok bool, err error) {
 	if a.s == nil {
-		if a.s, err = dial(unix.NETLINK_NETFILTER); err != nil {
+		if a.s, err = nlmsg.Dial(unix.NETLINK_NETFILTER); err != nil {
 			return keys, false, err
 		}
 	}
 	var c Connection
 	found := false
-	err = a.s.ask(ctx, conntrackMessage(nl.IPCTNL_MSG_CT_GET), 0, askFor(k), func(body []byte) error {
+	_, err = a.s.Ask(ctx, conntrackMessage(nl.IPCTNL_MSG_CT_GET), 0, askFor(k), func(m nlmsg.Message) error {
 		c = Connection{}
-		found = c.decode(body)
+		found = c.decode(m.Body)
 		return nil
 	})
 	switch {
@@ -78,8 +79,8 @@ func askFor(k flow.Key) []byte {
 	if k.Source.Is6() {
 		body[0], src, dst = unix.AF_INET6, nl.CTA_IP_V6_SRC, nl.CTA_IP_V6_DST
 	}
-	addresses := appendAttribute(appendAttribute(nil, src, k.Source.AsSlice()), dst, k.Destination.AsSlice())
-	proto := appendAttribute(nil, nl.CTA_PROTO_NUM, []byte{k.Protocol})
+	addresses := nlmsg.AppendAttr(nlmsg.AppendAttr(nil, src, k.Source.AsSlice()), dst, k.Destination.AsSlice())
+	proto := nlmsg.AppendAttr(nil, nl.CTA_PROTO_NUM, []byte{k.Protocol})
 	number := binary.BigEndian.AppendUint16(nil, k.SourcePort)
 	switch k.Protocol {
 	case unix.IPPROTO_ICMP:
@@ -87,12 +88,12 @@ func askFor(k flow.Key) []byte {
 	case unix.IPPROTO_ICMPV6:
 		proto = appendEcho(proto, number, protoICMPv6, echoType(k, 128, 129))
 	default: // GRE wants ports, which are 0; protocols that conntrack has no words for take no notice
-		proto = appendAttribute(proto, nl.CTA_PROTO_SRC_PORT, number)
-		proto = appendAttribute(proto, nl.CTA_PROTO_DST_PORT, binary.BigEndian.AppendUint16(nil, k.DestinationPort))
+		proto = nlmsg.AppendAttr(proto, nl.CTA_PROTO_SRC_PORT, number)
+		proto = nlmsg.AppendAttr(proto, nl.CTA_PROTO_DST_PORT, binary.BigEndian.AppendUint16(nil, k.DestinationPort))
 	}
-	tuple := appendAttribute(nil, nl.CTA_TUPLE_IP|unix.NLA_F_NESTED, addresses)
-	tuple = appendAttribute(tuple, nl.CTA_TUPLE_PROTO|unix.NLA_F_NESTED, proto)
-	return appendAttribute(body, nl.CTA_TUPLE_ORIG|unix.NLA_F_NESTED, tuple)
+	tuple := nlmsg.AppendAttr(nil, nl.CTA_TUPLE_IP|unix.NLA_F_NESTED, addresses)
+	tuple = nlmsg.AppendAttr(tuple, nl.CTA_TUPLE_PROTO|unix.NLA_F_NESTED, proto)
+	return nlmsg.AppendAttr(body, nl.CTA_TUPLE_ORIG|unix.NLA_F_NESTED, tuple)
 }
 
 func echoType(k flow.Key, request, reply byte) byte {
@@ -104,14 +105,7 @@ func echoType(k flow.Key, request, reply byte) byte {
 
 // appendEcho appends id, type and code of an echo. The numbers of the three attributes follow each other.
 func appendEcho(b, id []byte, first uint16, kind byte) []byte {
-	b = appendAttribute(b, first, id)
-	b = appendAttribute(b, first+1, []byte{kind})
-	return appendAttribute(b, first+2, []byte{0})
-}
-
-// appendAttribute appends a netlink attribute, filled up to four bytes.
-func appendAttribute(b []byte, kind uint16, value []byte) []byte {
-	b = native.AppendUint16(b, uint16(unix.SizeofNlAttr+len(value)))
-	b = append(native.AppendUint16(b, kind), value...)
-	return append(b, make([]byte, align(len(value))-len(value))...)
+	b = nlmsg.AppendAttr(b, first, id)
+	b = nlmsg.AppendAttr(b, first+1, []byte{kind})
+	return nlmsg.AppendAttr(b, first+2, []byte{0})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/nlmsg"
 	"minne/internal/subsystem/fastpath/flow"
 )
 
@@ -18,16 +19,16 @@ func tell(t *testing.T, original, reply flow.Key, status uint32) {
 	t.Helper()
 	body := askFor(original)
 	as := askFor(reply)[len(generic):]
-	native.PutUint16(as[2:], nl.CTA_TUPLE_REPLY|unix.NLA_F_NESTED)
+	binary.NativeEndian.PutUint16(as[2:], nl.CTA_TUPLE_REPLY|unix.NLA_F_NESTED)
 	body = append(body, as...)
-	body = appendAttribute(body, nl.CTA_TIMEOUT, binary.BigEndian.AppendUint32(nil, 60))
-	body = appendAttribute(body, nl.CTA_STATUS, binary.BigEndian.AppendUint32(nil, confirmed|status))
-	s, err := dial(unix.NETLINK_NETFILTER)
+	body = nlmsg.AppendAttr(body, nl.CTA_TIMEOUT, binary.BigEndian.AppendUint32(nil, 60))
+	body = nlmsg.AppendAttr(body, nl.CTA_STATUS, binary.BigEndian.AppendUint32(nil, confirmed|status))
+	s, err := nlmsg.Dial(unix.NETLINK_NETFILTER)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.close()
-	err = s.ask(t.Context(), conntrackMessage(nl.IPCTNL_MSG_CT_NEW), unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK, body, func([]byte) error { return nil })
+	defer s.Close()
+	_, err = s.Ask(t.Context(), conntrackMessage(nl.IPCTNL_MSG_CT_NEW), unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK, body, func(nlmsg.Message) error { return nil })
 	if err != nil {
 		t.Fatalf("create %v: %v", original, err)
 	}

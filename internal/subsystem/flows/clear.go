@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/nlmsg"
 	"minne/internal/subsystem/fastpath/flow"
 )
 
@@ -41,14 +42,14 @@ func (t *Table) Clear(ctx context.Context, f Filter) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	s, err := dial(unix.NETLINK_NETFILTER)
+	s, err := nlmsg.Dial(unix.NETLINK_NETFILTER)
 	if err != nil {
 		return 0, err
 	}
-	defer s.close()
+	defer s.Close()
 	cleared := 0
 	for _, body := range requests {
-		err := s.ask(ctx, conntrackMessage(nl.IPCTNL_MSG_CT_DELETE), unix.NLM_F_ACK, body, func([]byte) error { return nil })
+		_, err := s.Ask(ctx, conntrackMessage(nl.IPCTNL_MSG_CT_DELETE), unix.NLM_F_ACK, body, func(nlmsg.Message) error { return nil })
 		switch {
 		case err == nil:
 			cleared++
@@ -62,23 +63,24 @@ func (t *Table) Clear(ctx context.Context, f Filter) (int, error) {
 // deletions are the bodies of requests to delete connections. They name each by what the kernel itself
 // says of it: its addresses and ports, zone and number, so that no later one with the same is hit.
 func deletions(ctx context.Context, chosen map[flow.Key]bool) (bodies [][]byte, err error) {
-	s, err := dial(unix.NETLINK_NETFILTER)
+	s, err := nlmsg.Dial(unix.NETLINK_NETFILTER)
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	err = s.ask(ctx, conntrackMessage(nl.IPCTNL_MSG_CT_GET), unix.NLM_F_DUMP, generic, func(message []byte) error {
+	defer s.Close()
+	_, err = s.Ask(ctx, conntrackMessage(nl.IPCTNL_MSG_CT_GET), unix.NLM_F_DUMP, generic, func(m nlmsg.Message) error {
+		message := m.Body
 		c := Connection{}
 		if !c.decode(message) || !chosen[c.Key[0]] {
 			return nil
 		}
 		body := slices.Clone(message[:len(generic)])
-		for kind, value := range attributes(message[len(generic):]) {
+		for kind, value := range nlmsg.Attributes(message[len(generic):]) {
 			switch kind {
 			case nl.CTA_TUPLE_ORIG:
-				body = appendAttribute(body, kind|unix.NLA_F_NESTED, value)
+				body = nlmsg.AppendAttr(body, kind|unix.NLA_F_NESTED, value)
 			case nl.CTA_ZONE, nl.CTA_ID:
-				body = appendAttribute(body, kind, value)
+				body = nlmsg.AppendAttr(body, kind, value)
 			}
 		}
 		bodies = append(bodies, body)

@@ -13,11 +13,13 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/nlmsg"
 	"minne/internal/subsystem/fastpath/flow"
 )
 
 // The kernel's connections, over ctnetlink (include/uapi/linux/netfilter/nfnetlink_conntrack.h).
-// All integers of its attributes are in network byte order.
+// All integers of its attributes are in network byte order. The netlink library copies a dump as a whole and leaves out
+// conntrack's status, so this reads it in pieces.
 
 // Connection is one connection. Index 0 is the direction of who opened it, 1 the replies.
 type Connection struct {
@@ -58,15 +60,15 @@ func conntrackMessage(kind uint16) uint16 { return unix.NFNL_SUBSYS_CTNETLINK<<8
 // connections calls visit for each connection of the namespace. The value is used again for the next.
 // While connections come and go, a few may be visited twice, as conntrack -L shows them.
 func connections(ctx context.Context, visit func(*Connection)) error {
-	s, err := dial(unix.NETLINK_NETFILTER)
+	s, err := nlmsg.Dial(unix.NETLINK_NETFILTER)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	var c Connection
-	err = s.ask(ctx, conntrackMessage(nl.IPCTNL_MSG_CT_GET), unix.NLM_F_DUMP, generic, func(body []byte) error {
+	_, err = s.Ask(ctx, conntrackMessage(nl.IPCTNL_MSG_CT_GET), unix.NLM_F_DUMP, generic, func(m nlmsg.Message) error {
 		c = Connection{}
-		if c.decode(body) {
+		if c.decode(m.Body) {
 			visit(&c)
 		}
 		return nil
@@ -85,7 +87,7 @@ func (c *Connection) decode(body []byte) bool {
 	if len(body) < len(generic) {
 		return false
 	}
-	for kind, value := range attributes(body[len(generic):]) {
+	for kind, value := range nlmsg.Attributes(body[len(generic):]) {
 		switch kind {
 		case nl.CTA_TUPLE_ORIG:
 			decodeTuple(value, &c.Key[0])
@@ -109,7 +111,7 @@ func (c *Connection) decode(body []byte) bool {
 }
 
 func (c *Connection) decodeCounters(b []byte, direction int) {
-	for kind, value := range attributes(b) {
+	for kind, value := range nlmsg.Attributes(b) {
 		switch {
 		case len(value) != 8:
 		case kind == nl.CTA_COUNTERS_PACKETS:
@@ -122,7 +124,7 @@ func (c *Connection) decodeCounters(b []byte, direction int) {
 
 // decodeTimes reads when the connection began.
 func (c *Connection) decodeTimes(b []byte) {
-	for kind, value := range attributes(b) {
+	for kind, value := range nlmsg.Attributes(b) {
 		if kind == nl.CTA_TIMESTAMP_START && len(value) == 8 {
 			c.began = int64(binary.BigEndian.Uint64(value))
 		}
@@ -131,11 +133,11 @@ func (c *Connection) decodeTimes(b []byte) {
 
 // decodeProtocol reads the state of TCP. Other protocols' are not told apart.
 func (c *Connection) decodeProtocol(b []byte) {
-	for kind, value := range attributes(b) {
+	for kind, value := range nlmsg.Attributes(b) {
 		if kind != nl.CTA_PROTOINFO_TCP {
 			continue
 		}
-		for kind, value := range attributes(value) {
+		for kind, value := range nlmsg.Attributes(value) {
 			if kind == nl.CTA_PROTOINFO_TCP_STATE && len(value) == 1 {
 				c.tcp = value[0]
 			}
@@ -144,10 +146,10 @@ func (c *Connection) decodeProtocol(b []byte) {
 }
 
 func decodeTuple(b []byte, k *flow.Key) {
-	for kind, value := range attributes(b) {
+	for kind, value := range nlmsg.Attributes(b) {
 		switch kind {
 		case nl.CTA_TUPLE_IP:
-			for kind, value := range attributes(value) {
+			for kind, value := range nlmsg.Attributes(value) {
 				a, _ := netip.AddrFromSlice(value)
 				switch kind {
 				case nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC:
@@ -164,7 +166,7 @@ func decodeTuple(b []byte, k *flow.Key) {
 
 // decodePorts reads protocol and ports; the id of an echo stands in both ports, as flow.Key has it.
 func decodePorts(b []byte, k *flow.Key) {
-	for kind, value := range attributes(b) {
+	for kind, value := range nlmsg.Attributes(b) {
 		switch {
 		case kind == nl.CTA_PROTO_NUM && len(value) == 1:
 			k.Protocol = value[0]
@@ -205,13 +207,13 @@ const (
 
 // trouble adds up what all CPUs have counted.
 func trouble(ctx context.Context) (t Trouble, err error) {
-	s, err := dial(unix.NETLINK_NETFILTER)
+	s, err := nlmsg.Dial(unix.NETLINK_NETFILTER)
 	if err != nil {
 		return t, err
 	}
-	defer s.close()
-	err = s.ask(ctx, conntrackMessage(getStatsCPU), unix.NLM_F_DUMP, generic, func(body []byte) error {
-		for kind, value := range attributes(body[min(len(generic), len(body)):]) {
+	defer s.Close()
+	_, err = s.Ask(ctx, conntrackMessage(getStatsCPU), unix.NLM_F_DUMP, generic, func(m nlmsg.Message) error {
+		for kind, value := range nlmsg.Attributes(m.Body[min(len(generic), len(m.Body)):]) {
 			switch n := uint64(number32(value)); kind {
 			case statsInvalid:
 				t.Invalid += n

@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/nlmsg"
 	"minne/internal/subsystem/fastpath/flow"
 )
 
@@ -54,7 +55,7 @@ func (e *Ends) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { file.Close() })
 	defer stop()
 	defer file.Close()
-	in := make([]byte, answerBuffer)
+	in := make([]byte, 64<<10)
 	for {
 		n, err := file.Read(in)
 		switch {
@@ -73,17 +74,17 @@ func (e *Ends) Run(ctx context.Context) error {
 
 // endedKeys are the keys of who opened the connections that messages tell of.
 func endedKeys(in []byte) (keys []flow.Key) {
-	for len(in) >= unix.NLMSG_HDRLEN {
-		length := int(native.Uint32(in))
-		if length < unix.NLMSG_HDRLEN || length > len(in) {
+	for len(in) > 0 {
+		m, rest, err := nlmsg.Next(in)
+		if err != nil {
 			break
 		}
 		var c Connection
-		c.decode(in[unix.NLMSG_HDRLEN:length]) // which calls none that ends a connection
+		c.decode(m.Body) // which calls none that ends a connection
 		if c.Key[0].Source.IsValid() {
 			keys = append(keys, c.Key[0])
 		}
-		in = in[min(align(length), len(in)):]
+		in = rest
 	}
 	return keys
 }
@@ -91,11 +92,6 @@ func endedKeys(in []byte) (keys []flow.Key) {
 // listenEnds opens a socket that hears of connections which end after both sides were heard: no others are carried, and of
 // those a flood makes many.
 func listenEnds() (*os.File, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_NETFILTER)
-	if err != nil {
-		return nil, fmt.Errorf("open netlink socket: %w", err)
-	}
-	file := os.NewFile(uintptr(fd), "conntrack")
 	attributes := uint32(unix.NLMSG_HDRLEN + len(generic))
 	const otherwise = 0xfffff000 // SKF_AD_OFF, signed
 	filter := []unix.SockFilter{
@@ -109,13 +105,5 @@ func listenEnds() (*os.File, error) {
 		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
 		{Code: unix.BPF_RET | unix.BPF_K, K: 0xffffffff},
 	}
-	err = errors.Join(unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}),
-		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20),
-		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}),
-		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, groupDestroy))
-	if err != nil {
-		file.Close()
-		return nil, fmt.Errorf("listen to conntrack: %w", err)
-	}
-	return file, nil
+	return nlmsg.Listen(unix.NETLINK_NETFILTER, 4<<20, filter, groupDestroy)
 }

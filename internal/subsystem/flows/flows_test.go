@@ -432,9 +432,5 @@ func TestDamagedMessages(t *testing.T) {
 		}
 		var c Connection
 		c.decode(b)
-		s := socket{seq: 1}
-		if _, err := s.walk(b, true, func(body []byte) error { c.decode(body); return nil }); len(b) > 0 && len(b) < unix.NLMSG_HDRLEN && err == nil {
-			t.Fatalf("%x is taken for a message", b)
-		}
 	}
 }

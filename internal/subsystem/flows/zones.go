@@ -4,6 +4,7 @@ package flows
 
 import (
 	"context"
+	"encoding/binary"
 	"maps"
 	"net"
 	"net/netip"
@@ -11,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"minne/internal/base/nlmsg"
 )
 
 // Conntrack does not know interfaces, so the zones of a connection are those that the routes lead to: the kernel is
@@ -23,21 +26,21 @@ const Self = "self"
 type zones struct {
 	ctx    context.Context
 	of     map[string]string // zone by interface
-	routes *socket
+	routes *nlmsg.Socket
 	links  map[uint32]string // zone by the index of a link
 	known  map[netip.Addr]string
 	failed error
 }
 
 func newZones(ctx context.Context, of map[string]string) (*zones, error) {
-	s, err := dial(unix.NETLINK_ROUTE)
+	s, err := nlmsg.Dial(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, err
 	}
 	return &zones{ctx: ctx, of: of, routes: s, links: map[uint32]string{}, known: map[netip.Addr]string{}}, nil
 }
 
-func (z *zones) close() { z.routes.close() }
+func (z *zones) close() { z.routes.Close() }
 
 // zone is the zone towards an address: Self for the router's own, "" when it has none or no route leads there.
 func (z *zones) zone(a netip.Addr) string {
@@ -54,27 +57,26 @@ func (z *zones) zone(a netip.Addr) string {
 
 // ask makes the route lookup of `ip route get`.
 func (z *zones) ask(a netip.Addr) string {
-	var body [unix.SizeofRtMsg + unix.SizeofRtAttr + 16]byte
+	var buffer [unix.SizeofRtMsg + unix.SizeofRtAttr + 16]byte
+	body := buffer[:unix.SizeofRtMsg]
 	body[0], body[1] = unix.AF_INET, 32
 	if a.Is6() {
 		body[0], body[1] = unix.AF_INET6, 128
 	}
-	raw := a.AsSlice()
-	native.PutUint16(body[unix.SizeofRtMsg:], uint16(unix.SizeofRtAttr+len(raw)))
-	native.PutUint16(body[unix.SizeofRtMsg+2:], unix.RTA_DST)
-	end := unix.SizeofRtMsg + unix.SizeofRtAttr + copy(body[unix.SizeofRtMsg+unix.SizeofRtAttr:], raw)
+	body = nlmsg.AppendAttr(body, unix.RTA_DST, a.AsSlice())
 	var name string
-	err := z.routes.ask(z.ctx, unix.RTM_GETROUTE, 0, body[:end], func(answer []byte) error {
+	_, err := z.routes.Ask(z.ctx, unix.RTM_GETROUTE, 0, body, func(m nlmsg.Message) error {
+		answer := m.Body
 		if len(answer) < unix.SizeofRtMsg {
-			return errShort
+			return nlmsg.ErrShort
 		}
 		switch answer[7] { // rtm_type
 		case unix.RTN_LOCAL:
 			name = Self
 		case unix.RTN_UNICAST:
-			for kind, value := range attributes(answer[unix.SizeofRtMsg:]) {
+			for kind, value := range nlmsg.Attributes(answer[unix.SizeofRtMsg:]) {
 				if kind == unix.RTA_OIF && len(value) == 4 {
-					name = z.link(native.Uint32(value))
+					name = z.link(binary.NativeEndian.Uint32(value))
 				}
 			}
 		}

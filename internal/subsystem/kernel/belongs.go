@@ -7,6 +7,8 @@ import (
 	"net"
 
 	"golang.org/x/sys/unix"
+
+	"minne/internal/base/nlmsg"
 )
 
 // What show tells of bonds, bridges and VRFs, and of the links in them.
@@ -35,7 +37,7 @@ var bridgePortStates = []string{"disabled", "listening", "learning", "forwarding
 // membershipOf reads what the IFLA_LINKINFO of a link says of it.
 func membershipOf(info []byte) (m Membership) {
 	slave := ""
-	for kind, value := range attributes(info) {
+	for kind, value := range nlmsg.Attributes(info) {
 		switch kind {
 		case unix.IFLA_INFO_DATA:
 			if infoKind(info) == bond.name {
@@ -52,11 +54,11 @@ func membershipOf(info []byte) (m Membership) {
 
 // partnerOf reads the partner of a bond; "" for none.
 func partnerOf(data []byte) string {
-	for kind, value := range attributes(data) {
+	for kind, value := range nlmsg.Attributes(data) {
 		if kind != iflaBondADInfo {
 			continue
 		}
-		for kind, v := range attributes(value) {
+		for kind, v := range nlmsg.Attributes(value) {
 			if kind == iflaBondADInfoPartner && len(v) == 6 && [6]byte(v) != [6]byte{} {
 				return net.HardwareAddr(v).String()
 			}
@@ -67,7 +69,7 @@ func partnerOf(data []byte) string {
 
 func portState(of string, data []byte) string {
 	state, mii := -1, byte(0)
-	for kind, value := range attributes(data) {
+	for kind, value := range nlmsg.Attributes(data) {
 		switch {
 		case len(value) == 0:
 		case of == bridge.name && kind == iflaBRPortState, of == bond.name && kind == iflaBondSlaveState:

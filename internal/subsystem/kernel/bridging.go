@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/nlmsg"
 	"minne/internal/base/plan"
 )
 
@@ -179,12 +180,12 @@ func (live) bridging() (bridging, error) {
 	if err != nil {
 		return now, err
 	}
-	defer a.close()
+	defer a.Close()
 	type state struct {
 		index int
 		stp   bool
 	}
-	all, err := dumpAll(context.Background(), a, "bridges", unix.RTM_GETLINK, ifInfoLen, nil, func(m message) (state, bool) {
+	all, err := dumpAll(context.Background(), a, "bridges", unix.RTM_GETLINK, ifInfoLen, nil, func(m nlmsg.Message) (state, bool) {
 		on, ok := speaksSTP(m.Body)
 		return state{int(int32(native.Uint32(m.Body[4:]))), on}, ok
 	})
@@ -201,7 +202,7 @@ func (live) bridging() (bridging, error) {
 	ports, err := dumpAll(context.Background(), a, "ports of bridges", unix.RTM_GETLINK, ifInfoLen, func(body []byte, w *builder) {
 		body[0] = familyBridge
 		w.attr32(unix.IFLA_EXT_MASK, filterBridgeVLANs)
-	}, func(m message) (port, bool) {
+	}, func(m nlmsg.Message) (port, bool) {
 		if len(m.Body) < ifInfoLen || m.Body[0] != familyBridge {
 			return port{}, false
 		}
@@ -218,15 +219,15 @@ func speaksSTP(body []byte) (on, ok bool) {
 	if len(body) < ifInfoLen || body[0] == familyBridge {
 		return false, false
 	}
-	for kind, value := range attributes(body[ifInfoLen:]) {
+	for kind, value := range nlmsg.Attributes(body[ifInfoLen:]) {
 		if kind != unix.IFLA_LINKINFO || infoKind(value) != bridge.name {
 			continue
 		}
-		for kind, data := range attributes(value) {
+		for kind, data := range nlmsg.Attributes(value) {
 			if kind != unix.IFLA_INFO_DATA {
 				continue
 			}
-			for kind, v := range attributes(data) {
+			for kind, v := range nlmsg.Attributes(data) {
 				if kind == iflaBRSTPState && len(v) >= 4 {
 					return native.Uint32(v) != 0, true
 				}
@@ -239,16 +240,16 @@ func speaksSTP(body []byte) (on, ok bool) {
 // decodeBridgePort reads the attributes of a port in a message of the family of bridges.
 func decodeBridgePort(b []byte) bridgePort {
 	p := bridgePort{VLANs: map[int]uint16{}}
-	for kind, value := range attributes(b) {
+	for kind, value := range nlmsg.Attributes(b) {
 		switch kind {
 		case unix.IFLA_PROTINFO:
-			for kind, v := range attributes(value) {
+			for kind, v := range nlmsg.Attributes(value) {
 				if kind == iflaBRPortIsolated && len(v) > 0 {
 					p.Isolated = v[0] != 0
 				}
 			}
 		case unix.IFLA_AF_SPEC:
-			for kind, v := range attributes(value) {
+			for kind, v := range nlmsg.Attributes(value) {
 				if kind == iflaBridgeVLANInfo && len(v) >= 4 { // struct bridge_vlan_info
 					p.VLANs[int(native.Uint16(v[2:]))] = native.Uint16(v) & (vlanPVID | vlanUntagged)
 				}
@@ -264,7 +265,7 @@ func bridgeRequest(kind uint16, index int, fill func(w *builder)) error {
 	if err != nil {
 		return err
 	}
-	defer a.close()
+	defer a.Close()
 	return a.request(kind, 0, ifInfoLen, func(body []byte, w *builder) {
 		body[0] = familyBridge
 		native.PutUint32(body[4:], uint32(index))
@@ -300,7 +301,7 @@ func (live) setSTP(index int, on bool) error {
 	if err != nil {
 		return err
 	}
-	defer a.close()
+	defer a.Close()
 	return a.request(unix.RTM_NEWLINK, 0, ifInfoLen, func(body []byte, w *builder) {
 		native.PutUint32(body[4:], uint32(index))
 		info := w.nest(unix.IFLA_LINKINFO)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/nlmsg"
 	"minne/internal/model/rib"
 )
 
@@ -34,9 +35,9 @@ func bulk(ctx context.Context, routes []rib.Route, kind, flags uint16) error {
 	if err != nil {
 		return err
 	}
-	defer a.close()
+	defer a.Close()
 	// A batch of failures must fit: forced, so that net.core.rmem_max does not matter.
-	if err := unix.SetsockoptInt(a.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20); err != nil {
+	if err := unix.SetsockoptInt(a.FD, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20); err != nil {
 		return fmt.Errorf("netlink receive buffer: %w", err)
 	}
 	var failed int
@@ -63,33 +64,33 @@ func bulk(ctx context.Context, routes []rib.Route, kind, flags uint16) error {
 // bulkSend sends one batch and counts the refusals; err is the first refusal, or a broken socket when failed is 0.
 func (a *asker) bulkSend(batch []rib.Route, kind, flags uint16) (failed int, err error) {
 	a.out.b = a.out.b[:0]
-	firstSeq := a.seq + 1
+	firstSeq := a.Seq + 1
 	for i, r := range batch {
-		a.seq++
+		a.Seq++
 		f := flags | unix.NLM_F_REQUEST
 		if i == len(batch)-1 {
 			f |= unix.NLM_F_ACK
 		}
-		encodeRoute(&a.out, kind, f, a.seq, r)
+		encodeRoute(&a.out, kind, f, a.Seq, r)
 	}
-	if err := a.send(a.out.b); err != nil {
+	if err := a.Send(a.out.b); err != nil {
 		return 0, err
 	}
 	var first error
 	for {
-		b, err := a.receive()
+		b, err := a.Receive()
 		if err != nil {
 			return 0, err
 		}
 		for len(b) > 0 {
-			var m message
-			if m, b, err = nextMessage(b); err != nil {
+			var m nlmsg.Message
+			if m, b, err = nlmsg.Next(b); err != nil {
 				return 0, err
 			}
 			if m.Type != unix.NLMSG_ERROR {
 				continue
 			}
-			if answer := kernelError(m); answer != nil {
+			if answer := m.Err(); answer != nil {
 				failed++
 				if first == nil {
 					i := int(m.Seq - firstSeq)
@@ -99,7 +100,7 @@ func (a *asker) bulkSend(batch []rib.Route, kind, flags uint16) (failed int, err
 					first = fmt.Errorf("%s table %d metric %d: %w", batch[i].Prefix, batch[i].Table, batch[i].Metric, answer)
 				}
 			}
-			if m.Seq == a.seq {
+			if m.Seq == a.Seq {
 				return failed, first
 			}
 		}

@@ -195,7 +195,7 @@ func (live) barrier() error {
 	if err != nil {
 		return err
 	}
-	defer a.close()
+	defer a.Close()
 	return a.barrier()
 }
 
@@ -205,7 +205,7 @@ func (live) addConnected(o onNet) error {
 	if err != nil {
 		return err
 	}
-	defer a.close()
+	defer a.Close()
 	return a.request(unix.RTM_NEWROUTE, unix.NLM_F_CREATE, rtMsgLen, func(body []byte, w *builder) {
 		four := o.address.Addr().Is4()
 		body[0], body[6] = unix.AF_INET6, unix.RT_SCOPE_UNIVERSE

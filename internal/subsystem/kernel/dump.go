@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/nlmsg"
 	"minne/internal/model/rib"
 )
 
@@ -74,13 +75,13 @@ func (w *Watcher) tellObjects(ctx context.Context) error {
 
 // dumpAll reads all objects of one kind, again when they changed meanwhile.
 func dumpAll[T any](ctx context.Context, a *asker, words string, kind uint16, bodyLen int,
-	fill func([]byte, *builder), decode func(message) (T, bool)) ([]T, error) {
+	fill func([]byte, *builder), decode func(nlmsg.Message) (T, bool)) ([]T, error) {
 	if fill == nil {
 		fill = func([]byte, *builder) {}
 	}
 	for range dumpRetries {
 		var list []T
-		intact, err := a.dump(ctx, kind, bodyLen, fill, func(m message) error {
+		intact, err := a.dump(ctx, kind, bodyLen, fill, func(m nlmsg.Message) error {
 			if o, ok := decode(m); ok {
 				list = append(list, o)
 			}
@@ -227,7 +228,7 @@ func (w *Watcher) compareRoutes(ctx context.Context) error {
 func (w *Watcher) dumpRoutes(ctx context.Context, family uint8) error {
 	w.ledger.beginDump(family)
 	intact, err := w.ask.dump(ctx, unix.RTM_GETROUTE, rtMsgLen, func(body []byte, _ *builder) { body[0] = family },
-		func(m message) error {
+		func(m nlmsg.Message) error {
 			w.told.Add(1)
 			if err := w.decoded.decode(m.Body); err != nil {
 				return err

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/nlmsg"
 	"minne/internal/model/rib"
 )
 
@@ -30,7 +31,7 @@ const (
 
 // decodeLink reads an RTM_NEWLINK or RTM_DELLINK body. ok is false for messages that are about
 // something else of a link: a bridge port, a wireless event.
-func decodeLink(m message) (l rib.Link, ok bool) {
+func decodeLink(m nlmsg.Message) (l rib.Link, ok bool) {
 	b := m.Body
 	if len(b) < ifInfoLen || b[0] == familyBridge {
 		return rib.Link{}, false
@@ -41,7 +42,7 @@ func decodeLink(m message) (l rib.Link, ok bool) {
 		Up:    flags&unix.IFF_UP != 0, Running: flags&unix.IFF_LOWER_UP != 0, Loopback: flags&unix.IFF_LOOPBACK != 0,
 		Deleted: m.Type == unix.RTM_DELLINK,
 	}
-	for kind, value := range attributes(b[ifInfoLen:]) {
+	for kind, value := range nlmsg.Attributes(b[ifInfoLen:]) {
 		switch kind {
 		case unix.IFLA_IFNAME:
 			l.Name = unix.ByteSliceToString(value)
@@ -69,7 +70,7 @@ func decodeLink(m message) (l rib.Link, ok bool) {
 }
 
 func infoKind(b []byte) string {
-	for kind, value := range attributes(b) {
+	for kind, value := range nlmsg.Attributes(b) {
 		if kind == unix.IFLA_INFO_KIND {
 			return unix.ByteSliceToString(value)
 		}
@@ -78,7 +79,7 @@ func infoKind(b []byte) string {
 }
 
 func xdpProgram(b []byte) uint32 {
-	for kind, value := range attributes(b) {
+	for kind, value := range nlmsg.Attributes(b) {
 		if kind == unix.IFLA_XDP_PROG_ID {
 			return uint32Of(value)
 		}
@@ -87,13 +88,13 @@ func xdpProgram(b []byte) uint32 {
 }
 
 // decodeAddress reads an RTM_NEWADDR or RTM_DELADDR body.
-func decodeAddress(m message) (a rib.LinkAddress, ok bool) {
+func decodeAddress(m nlmsg.Message) (a rib.LinkAddress, ok bool) {
 	b := m.Body
 	if len(b) < ifAddrLen {
 		return rib.LinkAddress{}, false
 	}
 	var local, peer netip.Addr
-	for kind, value := range attributes(b[ifAddrLen:]) {
+	for kind, value := range nlmsg.Attributes(b[ifAddrLen:]) {
 		switch kind {
 		case unix.IFA_LOCAL:
 			local = addressOf(value)
@@ -110,13 +111,13 @@ func decodeAddress(m message) (a rib.LinkAddress, ok bool) {
 }
 
 // decodeNeighbour reads an RTM_NEWNEIGH or RTM_DELNEIGH body; ok is false for proxy and bridge entries.
-func decodeNeighbour(m message) (n rib.Neighbour, ok bool) {
+func decodeNeighbour(m nlmsg.Message) (n rib.Neighbour, ok bool) {
 	b := m.Body
 	if len(b) < neighLen || b[0] == familyBridge || b[10]&unix.NTF_PROXY != 0 {
 		return rib.Neighbour{}, false
 	}
 	n = rib.Neighbour{Interface: int(int32(native.Uint32(b[4:]))), State: native.Uint16(b[8:]), Deleted: m.Type == unix.RTM_DELNEIGH}
-	for kind, value := range attributes(b[neighLen:]) {
+	for kind, value := range nlmsg.Attributes(b[neighLen:]) {
 		switch kind {
 		case unix.NDA_DST:
 			n.Address = addressOf(value)
@@ -139,7 +140,7 @@ const (
 )
 
 // decodeRule reads an RTM_NEWRULE body.
-func decodeRule(m message) (r rib.Rule, ok bool) {
+func decodeRule(m nlmsg.Message) (r rib.Rule, ok bool) {
 	b := m.Body
 	if len(b) < ruleLen || b[0] != unix.AF_INET && b[0] != unix.AF_INET6 {
 		return rib.Rule{}, false
@@ -147,7 +148,7 @@ func decodeRule(m message) (r rib.Rule, ok bool) {
 	const toTable = 1 // FR_ACT_TO_TBL
 	r = rib.Rule{Family: b[0]}
 	table, all := uint32(b[4]), b[1] == 0 && b[2] == 0 && b[3] == 0 && b[7] == toTable
-	for kind, value := range attributes(b[ruleLen:]) {
+	for kind, value := range nlmsg.Attributes(b[ruleLen:]) {
 		switch kind {
 		case fraPriority:
 			r.Priority = uint32Of(value)
@@ -185,14 +186,14 @@ const (
 )
 
 // decodeNextHop reads an RTM_NEWNEXTHOP or RTM_DELNEXTHOP body.
-func decodeNextHop(m message) (g rib.NextHopGroup, ok bool) {
+func decodeNextHop(m nlmsg.Message) (g rib.NextHopGroup, ok bool) {
 	b := m.Body
 	if len(b) < nextHopLn {
 		return rib.NextHopGroup{}, false
 	}
 	g.Deleted = m.Type == rtmDelNextHop
 	hop := rib.Hop{Weight: 1, Flags: uint8(native.Uint32(b[4:])) & hopFlags}
-	for kind, value := range attributes(b[nextHopLn:]) {
+	for kind, value := range nlmsg.Attributes(b[nextHopLn:]) {
 		switch kind {
 		case nhaID:
 			g.ID = uint32Of(value)

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 
 	"golang.org/x/sys/unix"
+
+	"minne/internal/base/nlmsg"
 )
 
 // Addresses that Minne adds carry its mark in the kernel (IFA_PROTO, Linux 5.18),
@@ -37,12 +39,12 @@ func ourAddresses() (map[placed]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer a.close()
+	defer a.Close()
 	for range dumpTries {
 		ours := make(map[placed]bool)
 		intact, err := a.dump(context.Background(), unix.RTM_GETADDR, ifAddrMsgLen,
 			func([]byte, *builder) {},
-			func(m message) error {
+			func(m nlmsg.Message) error {
 				if p, ok := decodeOurs(m.Body); ok {
 					ours[p] = true
 				}
@@ -65,7 +67,7 @@ func decodeOurs(body []byte) (p placed, ok bool) {
 	}
 	var local, peer []byte
 	marked := false
-	for kind, value := range attributes(body[ifAddrMsgLen:]) {
+	for kind, value := range nlmsg.Attributes(body[ifAddrMsgLen:]) {
 		switch kind {
 		case unix.IFA_LOCAL:
 			local = value
@@ -91,7 +93,7 @@ func addOurs(index int, p netip.Prefix) error {
 	if err != nil {
 		return err
 	}
-	defer a.close()
+	defer a.Close()
 	return a.request(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, ifAddrMsgLen, func(body []byte, w *builder) {
 		body[0], body[1] = unix.AF_INET, uint8(p.Bits())
 		flags := uint32(0)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/nlmsg"
 	"minne/internal/base/plan"
 	"minne/internal/model/config"
 )
@@ -102,11 +103,11 @@ func (live) proxies(ctx context.Context) (list []proxy, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer a.close()
+	defer a.Close()
 	for range dumpRetries {
 		list = nil
 		intact, err := a.dump(ctx, unix.RTM_GETNEIGH, neighLen, func(body []byte, _ *builder) { body[10] = unix.NTF_PROXY },
-			func(m message) error {
+			func(m nlmsg.Message) error {
 				if p, ok := decodeProxy(m.Body); ok {
 					list = append(list, p)
 				}
@@ -124,7 +125,7 @@ func decodeProxy(body []byte) (p proxy, ours bool) {
 		return p, false
 	}
 	p.index = int(native.Uint32(body[4:]))
-	for kind, value := range attributes(body[neighLen:]) {
+	for kind, value := range nlmsg.Attributes(body[neighLen:]) {
 		switch kind {
 		case unix.NDA_DST:
 			p.address = addressOf(value)
@@ -147,7 +148,7 @@ func proxyRequest(kind, flags uint16, p proxy) error {
 	if err != nil {
 		return err
 	}
-	defer a.close()
+	defer a.Close()
 	return a.request(kind, flags, neighLen, func(body []byte, w *builder) {
 		body[0] = unix.AF_INET6
 		if p.address.Is4() {

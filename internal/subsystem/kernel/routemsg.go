@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/nlmsg"
 	"minne/internal/model/rib"
 )
 
@@ -21,6 +22,8 @@ const (
 	clonedRoute = unix.RTM_F_CLONED
 	// RTA_NH_ID, which golang.org/x/sys lacks: the id of a next-hop object.
 	rtaNextHopID = 30
+
+	rtMsgLen = unix.SizeofRtMsg // struct rtmsg
 )
 
 // routeMessage is a decoded route. Its Hops are overwritten by the next decode.
@@ -34,7 +37,7 @@ type routeMessage struct {
 // decode reads the body of a route message.
 func (r *routeMessage) decode(body []byte) error {
 	if len(body) < rtMsgLen {
-		return errShort
+		return nlmsg.ErrShort
 	}
 	family, dstLen, srcLen, tos := body[0], int(body[1]), int(body[2]), body[3]
 	flags := native.Uint32(body[8:])
@@ -50,7 +53,7 @@ func (r *routeMessage) decode(body []byte) error {
 	}
 	single := rib.Hop{Weight: 1, Flags: uint8(flags) & hopFlags}
 	multipath := []byte(nil)
-	for kind, value := range attributes(body[rtMsgLen:]) {
+	for kind, value := range nlmsg.Attributes(body[rtMsgLen:]) {
 		switch kind {
 		case unix.RTA_DST:
 			dst = addressOf(value)
@@ -71,7 +74,7 @@ func (r *routeMessage) decode(body []byte) error {
 		}
 	}
 	if !dst.IsValid() || !src.IsValid() {
-		return errShort
+		return nlmsg.ErrShort
 	}
 	r.Prefix = netip.PrefixFrom(dst, dstLen)
 	if srcLen > 0 {
@@ -123,17 +126,17 @@ func decodeMultipath(b []byte, hops []rib.Hop, encap *bool) []rib.Hop {
 			break
 		}
 		hop := rib.Hop{Flags: b[2] & hopFlags, Weight: uint16(b[3]) + 1, Interface: int(int32(native.Uint32(b[4:])))}
-		for kind, value := range attributes(b[unix.SizeofRtNexthop:length]) {
+		for kind, value := range nlmsg.Attributes(b[unix.SizeofRtNexthop:length]) {
 			decodeHopAttr(kind, value, &hop, encap)
 		}
 		hops = append(hops, hop)
-		b = b[min(align(length), len(b)):]
+		b = b[min(nlmsg.Align(length), len(b)):]
 	}
 	return hops
 }
 
 func routeMTU(b []byte) uint32 {
-	for kind, value := range attributes(b) {
+	for kind, value := range nlmsg.Attributes(b) {
 		if kind == unix.RTAX_MTU {
 			return uint32Of(value)
 		}

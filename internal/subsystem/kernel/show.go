@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/base/ethtool"
+	"minne/internal/base/nlmsg"
 	"minne/internal/model/rib"
 )
 
@@ -92,7 +93,7 @@ func (k *Kernel) Interfaces(ctx context.Context) ([]Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer a.close()
+	defer a.Close()
 	tool, err := ethtool.Open()
 	if err != nil {
 		return nil, err
@@ -135,7 +136,7 @@ type interfaceMessage struct {
 }
 
 // decodeInterface reads an RTM_NEWLINK body with its statistics.
-func decodeInterface(m message) (i interfaceMessage, ok bool) {
+func decodeInterface(m nlmsg.Message) (i interfaceMessage, ok bool) {
 	l, ok := decodeLink(m)
 	if !ok {
 		return i, false
@@ -154,7 +155,7 @@ func decodeInterface(m message) (i interfaceMessage, ok bool) {
 	if k, as := typed(l.Kind, m.Body); k != nil {
 		i.Detail = k.words(as)
 	}
-	for kind, value := range attributes(m.Body[ifInfoLen:]) {
+	for kind, value := range nlmsg.Attributes(m.Body[ifInfoLen:]) {
 		switch kind {
 		case unix.IFLA_LINKINFO:
 			i.Membership = membershipOf(value)
@@ -170,7 +171,7 @@ func decodeInterface(m message) (i interfaceMessage, ok bool) {
 }
 
 func altNames(b []byte) (names []string) {
-	for kind, value := range attributes(b) {
+	for kind, value := range nlmsg.Attributes(b) {
 		if kind == unix.IFLA_ALT_IFNAME {
 			names = append(names, unix.ByteSliceToString(value))
 		}
@@ -196,7 +197,7 @@ func (k *Kernel) Routes(ctx context.Context, family uint8, prefix netip.Prefix, 
 	if err != nil {
 		return nil, err
 	}
-	defer a.close()
+	defer a.Close()
 	names, err := linkNames(ctx, a)
 	if err != nil {
 		return nil, err
@@ -210,7 +211,7 @@ func (k *Kernel) Routes(ctx context.Context, family uint8, prefix netip.Prefix, 
 	_, err = a.dump(ctx, unix.RTM_GETROUTE, rtMsgLen, func(body []byte, b *builder) {
 		body[0] = family
 		b.attr32(unix.RTA_TABLE, rib.TableMain)
-	}, func(m message) error {
+	}, func(m nlmsg.Message) error {
 		if err := r.decode(m.Body); err != nil {
 			return err
 		}
@@ -327,7 +328,7 @@ func (k *Kernel) Neighbours(ctx context.Context) ([]Neighbour, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer a.close()
+	defer a.Close()
 	names, err := linkNames(ctx, a)
 	if err != nil {
 		return nil, err

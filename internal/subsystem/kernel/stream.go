@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"minne/internal/base/nlmsg"
 )
 
 // A stream is a netlink socket that receives the kernel's notifications.
@@ -58,12 +60,16 @@ var streamGroups = []int{
 }
 
 func newStream() (*stream, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
+	size, err := streamBuffer()
 	if err != nil {
-		return nil, fmt.Errorf("open notification socket: %w", err)
+		return nil, err
 	}
-	s := &stream{file: os.NewFile(uintptr(fd), "rtnetlink"), wake: make(chan struct{}, 1), buffers: make([]byte, recvBatch*recvLength)}
-	if err := s.setUp(fd); err != nil {
+	file, err := nlmsg.Listen(unix.NETLINK_ROUTE, size, nil, streamGroups...)
+	if err != nil {
+		return nil, fmt.Errorf("listen to the kernel: %w", err)
+	}
+	s := &stream{file: file, wake: make(chan struct{}, 1), buffers: make([]byte, recvBatch*recvLength)}
+	if s.raw, err = file.SyscallConn(); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -74,29 +80,6 @@ func newStream() (*stream, error) {
 		s.batch[i].header.SetIovlen(1)
 	}
 	return s, nil
-}
-
-func (s *stream) setUp(fd int) error {
-	// Forced beyond net.core.rmem_max; without the right to, as much as is allowed.
-	size, err := streamBuffer()
-	if err != nil {
-		return err
-	}
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, size) != nil {
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, size); err != nil {
-			return fmt.Errorf("notification socket buffer: %w", err)
-		}
-	}
-	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return fmt.Errorf("bind notification socket: %w", err)
-	}
-	for _, group := range streamGroups {
-		if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, group); err != nil {
-			return fmt.Errorf("join rtnetlink group %d: %w", group, err)
-		}
-	}
-	s.raw, err = s.file.SyscallConn()
-	return err
 }
 
 // streamBuffer is how many bytes the kernel may hold for us: used only while we are late, so a
@@ -220,7 +203,7 @@ func (s *stream) touches(family uint8) bool {
 	defer s.mu.Unlock()
 	for _, b := range s.backlog {
 		for len(b) > 0 {
-			m, rest, err := nextMessage(b)
+			m, rest, err := nlmsg.Next(b)
 			if err != nil {
 				return true
 			}

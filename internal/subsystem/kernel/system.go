@@ -15,6 +15,7 @@ import (
 
 	"minne/internal/base/dump"
 	"minne/internal/base/ethtool"
+	"minne/internal/base/nlmsg"
 	"minne/internal/model/rib"
 )
 
@@ -186,7 +187,7 @@ func tableRoutes(ctx context.Context, table uint32, protocol uint8, words string
 	if err != nil {
 		return nil, err
 	}
-	defer a.close()
+	defer a.Close()
 	var list []rib.Route
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		routes, err := a.routes(ctx, family, func(body []byte, w *builder) {
@@ -212,7 +213,7 @@ func (a *asker) routes(ctx context.Context, family uint8, filter func(body []byt
 		intact, err := a.dump(ctx, unix.RTM_GETROUTE, rtMsgLen, func(body []byte, w *builder) {
 			body[0] = family
 			filter(body, w)
-		}, func(m message) error {
+		}, func(m nlmsg.Message) error {
 			if err := r.decode(m.Body); err != nil {
 				return err
 			}
@@ -330,7 +331,7 @@ func routeRequest(kind, flags uint16, r rib.Route) error {
 	if err != nil {
 		return err
 	}
-	defer a.close()
+	defer a.Close()
 	_, err = a.bulkSend([]rib.Route{r}, kind, flags)
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/nlmsg"
 	"minne/internal/base/plan"
 	"minne/internal/model/config"
 	"minne/internal/model/rib"
@@ -164,14 +165,14 @@ func (live) rules(family uint8) ([]tableRule, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer a.close()
+	defer a.Close()
 	return dumpAll(context.Background(), a, "rules", unix.RTM_GETRULE, ruleLen,
 		func(body []byte, _ *builder) { body[0] = family },
-		func(m message) (tableRule, bool) {
+		func(m nlmsg.Message) (tableRule, bool) {
 			u, ok := decodeRule(m)
 			found := tableRule{Rule: u}
 			if ok {
-				for kind, value := range attributes(m.Body[ruleLen:]) {
+				for kind, value := range nlmsg.Attributes(m.Body[ruleLen:]) {
 					if kind == fraProtocol && len(value) > 0 {
 						found.Protocol = value[0]
 					}
@@ -192,7 +193,7 @@ func ruleRequest(kind, flags uint16, u tableRule) error {
 	if err != nil {
 		return err
 	}
-	defer a.close()
+	defer a.Close()
 	return a.request(kind, flags, ruleLen, func(body []byte, w *builder) {
 		const toTable = 1 // FR_ACT_TO_TBL
 		body[0], body[7] = u.Family, toTable

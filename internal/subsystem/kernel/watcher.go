@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/nlmsg"
 	"minne/internal/model/rib"
 )
 
@@ -117,7 +118,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	if err := w.open(); err != nil {
 		return fmt.Errorf("kernel watcher: %w", err)
 	}
-	defer w.ask.close()
+	defer w.ask.Close()
 	done := make(chan struct{})
 	go func() { defer close(done); w.stream.run(ctx) }()
 	defer func() { cancel(); <-done }()
@@ -201,7 +202,7 @@ func (w *Watcher) work(ctx context.Context) error {
 // tellChunk tells notifications in their order; those of one kind that follow each other together.
 func (w *Watcher) tellChunk(ctx context.Context, b []byte) error {
 	for len(b) > 0 {
-		m, rest, err := nextMessage(b)
+		m, rest, err := nlmsg.Next(b)
 		if err != nil {
 			return err
 		}
@@ -214,7 +215,7 @@ func (w *Watcher) tellChunk(ctx context.Context, b []byte) error {
 }
 
 // tell takes one notification.
-func (w *Watcher) tell(ctx context.Context, m message) error {
+func (w *Watcher) tell(ctx context.Context, m nlmsg.Message) error {
 	w.told.Add(1)
 	switch m.Type {
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
@@ -257,7 +258,7 @@ func (w *Watcher) tell(ctx context.Context, m message) error {
 	return nil
 }
 
-func (w *Watcher) tellRoute(m message) error {
+func (w *Watcher) tellRoute(m nlmsg.Message) error {
 	r := &w.decoded
 	if err := r.decode(m.Body); err != nil {
 		return err

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"minne/internal/base/nlmsg"
 )
 
 // Traffic control (tc): filters on what comes in, filters and queueing disciplines on what leaves.
@@ -76,7 +78,7 @@ func decodeDiscipline(body []byte) (d discipline, ok bool) {
 	}
 	d = discipline{ifindex: int(int32(native.Uint32(body[4:]))), handle: native.Uint32(body[8:]), parent: native.Uint32(body[12:]), rate: math.MaxUint32}
 	var options []byte
-	for kind, value := range attributes(body[tcLength:]) {
+	for kind, value := range nlmsg.Attributes(body[tcLength:]) {
 		switch kind {
 		case tcKind:
 			d.kind = text(value)
@@ -89,7 +91,7 @@ func decodeDiscipline(body []byte) (d discipline, ok bool) {
 		}
 	}
 	if d.kind == "fq" {
-		for kind, value := range attributes(options) {
+		for kind, value := range nlmsg.Attributes(options) {
 			if kind == fqMaxRate {
 				d.rate = number(value)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/nlmsg"
 	"minne/internal/subsystem/nft"
 )
 
@@ -77,7 +78,7 @@ func decodeChain(body []byte) (c chain, ok bool) {
 		return c, false
 	}
 	c.family = body[0]
-	for kind, value := range attributes(body[4:]) {
+	for kind, value := range nlmsg.Attributes(body[4:]) {
 		switch kind {
 		case unix.NFTA_CHAIN_TABLE:
 			c.table = text(value)
@@ -96,14 +97,14 @@ func decodeChain(body []byte) (c chain, ok bool) {
 }
 
 func (c *chain) decodeHook(b []byte) {
-	for kind, value := range attributes(b) {
+	for kind, value := range nlmsg.Attributes(b) {
 		switch kind {
 		case unix.NFTA_HOOK_HOOKNUM:
 			c.hook = binary.BigEndian.Uint32(pad(value, 4))
 		case unix.NFTA_HOOK_DEV:
 			c.devices = append(c.devices, device{name: text(value)})
 		case hookDevices:
-			for kind, name := range attributes(value) {
+			for kind, name := range nlmsg.Attributes(value) {
 				if kind == deviceName || kind == devicePart {
 					c.devices = append(c.devices, device{text(name), kind == devicePart})
 				}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/nlmsg"
 	"minne/internal/subsystem/nft"
 )
 
@@ -193,19 +194,11 @@ func (f *Follower) followFilters(ctx context.Context, watch *nft.Watch, l *look)
 
 // hear wakes a look whenever something is said in a netlink group. What is said is not looked at.
 func (f *Follower) hear(ctx context.Context, protocol, group int, l *look) error {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
+	ear, err := nlmsg.Listen(protocol, 0, nil, group)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil // a kernel without it has none of it
 	}
 	if err != nil {
-		return fmt.Errorf("hear of changes of %s: %w", l.name, err)
-	}
-	ear := os.NewFile(uintptr(fd), "netlink")
-	if err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err == nil {
-		err = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, group)
-	}
-	if err != nil {
-		ear.Close()
 		return fmt.Errorf("hear of changes of %s: %w", l.name, err)
 	}
 	f.sockets = append(f.sockets, ear)

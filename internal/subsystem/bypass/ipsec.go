@@ -3,10 +3,13 @@
 package bypass
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
+
+	"minne/internal/base/nlmsg"
 )
 
 // IPsec (net/xfrm): the kernel looks for a policy before it forwards a packet (ip_forward:
@@ -61,7 +64,7 @@ func notePolicy(s *State, policy []byte) {
 	if direction != xfrmOut && direction != xfrmFwd {
 		return
 	}
-	for kind, value := range attributes(policy[min(xfrmPolicyLength, len(policy)):]) {
+	for kind, value := range nlmsg.Attributes(policy[min(xfrmPolicyLength, len(policy)):]) {
 		switch {
 		case kind == xfrmInterfaceID && number(value) != 0:
 			return
@@ -89,19 +92,16 @@ func notePolicy(s *State, policy []byte) {
 
 // readDefaults asks what happens to packets without a policy (Linux 5.15): they may be blocked.
 func readDefaults(s *State) error {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_XFRM)
+	socket, err := nlmsg.Dial(unix.NETLINK_XFRM)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: answerTimeout}); err != nil {
-		return err
-	}
-	err = list(fd, xfrmGetDefault, 0, make([]byte, 4), func(answer []byte) { // struct xfrm_userpolicy_default: in, fwd, out
-		answer = pad(answer, 3)
-		if answer[1] == xfrmBlock || answer[2] == xfrmBlock {
+	defer socket.Close()
+	_, err = socket.Ask(context.Background(), xfrmGetDefault, 0, make([]byte, 4), func(m nlmsg.Message) error { // struct xfrm_userpolicy_default: in, fwd, out
+		if answer := pad(m.Body, 3); answer[1] == xfrmBlock || answer[2] == xfrmBlock {
 			s.both(IPsec, "IPsec blocks what has no policy (ip xfrm policy getdefault)")
 		}
+		return nil
 	})
 	if missing(err) {
 		return nil

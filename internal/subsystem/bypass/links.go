@@ -10,6 +10,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"minne/internal/base/nlmsg"
 )
 
 // Links: what is bound to one and decides about its packets, and its settings. One list of links
@@ -81,7 +83,7 @@ func decodeLink(body []byte) (l linkFacts, ok bool) {
 	elsewhere := false
 	sum := fnv.New64a()
 	fmt.Fprintln(sum, l.ifindex)
-	for kind, value := range attributes(body[unix.SizeofIfInfomsg:]) {
+	for kind, value := range nlmsg.Attributes(body[unix.SizeofIfInfomsg:]) {
 		switch kind {
 		case unix.IFLA_IFNAME:
 			l.name = text(value)
@@ -94,8 +96,8 @@ func decodeLink(body []byte) (l linkFacts, ok bool) {
 		case unix.IFLA_XDP:
 			l.decodeXDP(value)
 		case unix.IFLA_AF_SPEC:
-			for family, spec := range attributes(value) {
-				for conf, list := range attributes(spec) {
+			for family, spec := range nlmsg.Attributes(value) {
+				for conf, list := range nlmsg.Attributes(spec) {
 					if family == unix.AF_INET && conf == confOf4 || family == unix.AF_INET6 && conf == confOf6 {
 						_, _ = sum.Write(list) // never fails
 					}
@@ -112,7 +114,7 @@ func decodeLink(body []byte) (l linkFacts, ok bool) {
 
 func (l *linkFacts) decodeInfo(b []byte) {
 	var about []byte
-	for kind, value := range attributes(b) {
+	for kind, value := range nlmsg.Attributes(b) {
 		switch kind {
 		case infoKind:
 			l.kind = text(value)
@@ -124,15 +126,15 @@ func (l *linkFacts) decodeInfo(b []byte) {
 	case "ipvlan", "ipvtap", "macsec":
 		l.takes = true
 	case "macvlan", "macvtap":
-		for kind, value := range attributes(about) {
+		for kind, value := range nlmsg.Attributes(about) {
 			l.takes = l.takes || kind == macvlanMode && number(value) == passThrough
 		}
 	case "vlan":
-		for kind, value := range attributes(about) {
+		for kind, value := range nlmsg.Attributes(about) {
 			if kind != vlanEgressQoS {
 				continue
 			}
-			for _, mapping := range attributes(value) { // struct ifla_vlan_qos_mapping: from, to
+			for _, mapping := range nlmsg.Attributes(value) { // struct ifla_vlan_qos_mapping: from, to
 				l.sorts = l.sorts || number(pad(mapping, 8)[4:]) != 0
 			}
 		}
@@ -140,7 +142,7 @@ func (l *linkFacts) decodeInfo(b []byte) {
 }
 
 func (l *linkFacts) decodeXDP(b []byte) {
-	for kind, value := range attributes(b) {
+	for kind, value := range nlmsg.Attributes(b) {
 		switch {
 		case kind == xdpProgram:
 			l.program = number(value)

@@ -4,11 +4,12 @@ package nft
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"minne/internal/base/nlmsg"
 )
 
 // The kernel's own words, netlink (linux/netfilter/nf_tables.h), for what nft(8) is
@@ -20,11 +21,7 @@ type message []byte
 
 // newMessage begins a message of nf_tables, or about a batch.
 func newMessage(kind, flags uint16, family byte) message {
-	m := binary.NativeEndian.AppendUint32(nil, 0) // the length, which end fills in
-	m = binary.NativeEndian.AppendUint16(m, kind)
-	m = binary.NativeEndian.AppendUint16(m, flags)
-	m = binary.NativeEndian.AppendUint32(m, 0) // sequence, which nobody looks at
-	m = binary.NativeEndian.AppendUint32(m, 0) // port, which the kernel knows
+	m := message(nlmsg.Append(nil, kind, flags, 0, nil)) // end fills in the length; nobody looks at the sequence
 	resource := uint16(0)
 	if kind < 1<<8 { // what opens and closes a batch names whose it is
 		resource = unix.NFNL_SUBSYS_NFTABLES
@@ -35,10 +32,7 @@ func newMessage(kind, flags uint16, family byte) message {
 
 // attribute appends one, padded.
 func (m message) attribute(kind uint16, value []byte) message {
-	m = binary.NativeEndian.AppendUint16(m, uint16(4+len(value)))
-	m = binary.NativeEndian.AppendUint16(m, kind)
-	m = append(m, value...)
-	return append(m, make([]byte, -len(value)&3)...)
+	return nlmsg.AppendAttr(m, kind, value)
 }
 
 func (m message) text(kind uint16, value string) message {
@@ -98,40 +92,21 @@ func (t talk) answers(do func(kind uint16, body []byte)) error {
 		if err != nil {
 			return os.NewSyscallError("receive", err)
 		}
-		for rest := buffer[:n]; len(rest) >= unix.SizeofNlMsghdr; {
-			length := int(binary.NativeEndian.Uint32(rest))
-			kind := binary.NativeEndian.Uint16(rest[4:])
-			if length < unix.SizeofNlMsghdr || length > len(rest) {
-				return errors.New("the kernel's answer is cut short")
+		for rest := buffer[:n]; len(rest) > 0; {
+			var m nlmsg.Message
+			if m, rest, err = nlmsg.Next(rest); err != nil {
+				return err
 			}
-			if binary.NativeEndian.Uint16(rest[6:])&unix.NLM_F_DUMP_INTR != 0 {
-				return unix.EINTR // the list has changed while it was read
-			}
-			body := rest[unix.SizeofNlMsghdr:length]
 			switch {
-			case kind == unix.NLMSG_DONE:
+			case m.Flags&unix.NLM_F_DUMP_INTR != 0:
+				return unix.EINTR // the list has changed while it was read
+			case m.Type == unix.NLMSG_DONE:
 				return nil
-			case kind == unix.NLMSG_ERROR && len(body) >= 4:
-				if code := int32(binary.NativeEndian.Uint32(body)); code != 0 {
-					return unix.Errno(-code)
-				}
-				return nil
-			case len(body) >= 4:
-				do(kind, body[4:])
+			case m.Type == unix.NLMSG_ERROR:
+				return m.Err()
+			case len(m.Body) >= 4:
+				do(m.Type, m.Body[4:])
 			}
-			rest = rest[min((length+3)&^3, len(rest)):]
 		}
-	}
-}
-
-// attributes calls do with each attribute of a list.
-func attributes(list []byte, do func(kind uint16, value []byte)) {
-	for len(list) >= 4 {
-		length := int(binary.NativeEndian.Uint16(list))
-		if length < 4 || length > len(list) {
-			return
-		}
-		do(binary.NativeEndian.Uint16(list[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER), list[4:length])
-		list = list[min((length+3)&^3, len(list)):]
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"minne/internal/base/nlmsg"
 )
 
 // Image is what a table is made of: each of its objects, and a print of what the kernel says of it.
@@ -107,14 +109,14 @@ func readImage(table string) (Image, error) {
 	err = t.list(unix.NFT_MSG_GETCHAIN, table, "", func(chain []byte) {
 		name := ""
 		p := newPrint()
-		attributes(chain, func(kind uint16, value []byte) {
+		for kind, value := range nlmsg.Attributes(chain) {
 			switch kind {
 			case unix.NFTA_CHAIN_NAME:
 				name = unix.ByteSliceToString(value)
 			case unix.NFTA_CHAIN_HOOK, unix.NFTA_CHAIN_POLICY, unix.NFTA_CHAIN_TYPE:
 				p.add(kind, value)
 			}
-		})
+		}
 		image["chain "+name] = p.sum()
 	})
 	if err != nil {
@@ -124,16 +126,18 @@ func readImage(table string) (Image, error) {
 	err = t.list(unix.NFT_MSG_GETRULE, table, "", func(rule []byte) {
 		p := newPrint()
 		chain := ""
-		attributes(rule, func(kind uint16, value []byte) {
+		for kind, value := range nlmsg.Attributes(rule) {
 			switch kind {
 			case unix.NFTA_RULE_CHAIN:
 				chain = unix.ByteSliceToString(value)
 			case unix.NFTA_RULE_USERDATA:
 				p.add(kind, value)
 			case unix.NFTA_RULE_EXPRESSIONS:
-				attributes(value, func(_ uint16, expression []byte) { p.add(kind, withoutCounts(expression)) })
+				for _, expression := range nlmsg.Attributes(value) {
+					p.add(kind, withoutCounts(expression))
+				}
 			}
-		})
+		}
 		if rules[chain] == nil {
 			rules[chain] = newPrint()
 		}
@@ -148,14 +152,14 @@ func readImage(table string) (Image, error) {
 	err = t.list(unix.NFT_MSG_GETOBJ, table, "", func(object []byte) {
 		name := ""
 		p := newPrint()
-		attributes(object, func(kind uint16, value []byte) {
+		for kind, value := range nlmsg.Attributes(object) {
 			switch kind {
 			case unix.NFTA_OBJ_NAME:
 				name = unix.ByteSliceToString(value)
 			case unix.NFTA_OBJ_TYPE, unix.NFTA_OBJ_DATA:
 				p.add(kind, value)
 			}
-		})
+		}
 		image["object "+name] = p.sum()
 	})
 	if err != nil {
@@ -170,12 +174,12 @@ func (t talk) sets(table string, image Image) error {
 	err := t.list(unix.NFT_MSG_GETSET, table, "", func(set []byte) {
 		name, flags := setHead(set)
 		p := newPrint()
-		attributes(set, func(kind uint16, value []byte) {
+		for kind, value := range nlmsg.Attributes(set) {
 			switch kind {
 			case unix.NFTA_SET_FLAGS, unix.NFTA_SET_KEY_TYPE, unix.NFTA_SET_KEY_LEN, unix.NFTA_SET_DATA_TYPE, unix.NFTA_SET_DATA_LEN, unix.NFTA_SET_DESC, unix.NFTA_SET_TIMEOUT:
 				p.add(kind, value)
 			}
-		})
+		}
 		image["set "+name] = p.sum()
 		if flags&(setTimeout|setDynamic) == 0 {
 			fixed = append(fixed, name)
@@ -208,11 +212,11 @@ func (t talk) list(kind uint16, table, set string, do func(object []byte)) error
 	}
 	return t.answers(func(_ uint16, body []byte) {
 		of := ""
-		attributes(body, func(kind uint16, value []byte) { // the first of all objects names the table
+		for kind, value := range nlmsg.Attributes(body) { // the first of all objects names the table
 			if kind == unix.NFTA_TABLE_NAME {
 				of = unix.ByteSliceToString(value)
 			}
-		})
+		}
 		if of == table {
 			do(body)
 		}
@@ -222,9 +226,9 @@ func (t talk) list(kind uint16, table, set string, do func(object []byte)) error
 // withoutCounts is an expression without what packets change in it.
 func withoutCounts(expression []byte) []byte {
 	counter := false
-	attributes(expression, func(kind uint16, value []byte) {
+	for kind, value := range nlmsg.Attributes(expression) {
 		counter = counter || kind == unix.NFTA_EXPR_NAME && string(value) == "counter\x00"
-	})
+	}
 	if counter {
 		return []byte("counter")
 	}

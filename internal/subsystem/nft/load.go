@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/nlmsg"
 	"minne/internal/base/thread"
 )
 
@@ -91,11 +92,11 @@ func (t talk) copy(table string) (messages []message, err error) {
 		}
 		err = t.list(k.get, table, "", func(object []byte) {
 			m := add(k.make)
-			attributes(object, func(kind uint16, value []byte) {
+			for kind, value := range nlmsg.Attributes(object) {
 				if slices.Contains(k.attributes, kind) {
 					m = m.attribute(kind, value)
 				}
-			})
+			}
 			messages = append(messages, also(object, m).end())
 		})
 	}
@@ -135,11 +136,13 @@ func (t talk) copy(table string) (messages []message, err error) {
 	}
 	read(copyRule, func(body []byte, m message) message {
 		m, at := m.nest(unix.NFTA_RULE_EXPRESSIONS)
-		attributes(body, func(kind uint16, list []byte) {
+		for kind, list := range nlmsg.Attributes(body) {
 			if kind == unix.NFTA_RULE_EXPRESSIONS {
-				attributes(list, func(_ uint16, expression []byte) { m = append(m, copyExpression(expression)...) })
+				for _, expression := range nlmsg.Attributes(list) {
+					m = append(m, copyExpression(expression)...)
+				}
 			}
-		})
+		}
 		m.close(at)
 		return m
 	})
@@ -154,55 +157,59 @@ var onlyIfSet = map[string]uint16{"dynset": unix.NFTA_DYNSET_TIMEOUT, "exthdr": 
 func copyExpression(expression []byte) rule {
 	name := ""
 	var body message
-	attributes(expression, func(kind uint16, value []byte) {
+	for kind, value := range nlmsg.Attributes(expression) {
 		switch kind {
 		case unix.NFTA_EXPR_NAME:
 			name = unix.ByteSliceToString(value)
 		case unix.NFTA_EXPR_DATA:
-			attributes(value, func(kind uint16, value []byte) {
+			for kind, value := range nlmsg.Attributes(value) {
 				if kind != onlyIfSet[name] || !bytes.Equal(value, make([]byte, len(value))) {
 					body = body.attribute(kind, value)
 				}
-			})
+			}
 		}
-	})
+	}
 	return rule{}.expression(name, body)
 }
 
 // setHead is the name of a set, and its flags.
 func setHead(set []byte) (name string, flags uint32) {
-	attributes(set, func(kind uint16, value []byte) {
+	for kind, value := range nlmsg.Attributes(set) {
 		switch kind {
 		case unix.NFTA_SET_NAME:
 			name = unix.ByteSliceToString(value)
 		case unix.NFTA_SET_FLAGS:
 			flags = binary.BigEndian.Uint32(value)
 		}
-	})
+	}
 	return name, flags
 }
 
 // elements reads those of a set.
 func (t talk) elements(table, set string) (list [][]byte, err error) {
 	err = t.list(unix.NFT_MSG_GETSETELEM, table, set, func(some []byte) {
-		attributes(some, func(kind uint16, elements []byte) {
+		for kind, elements := range nlmsg.Attributes(some) {
 			if kind == unix.NFTA_SET_ELEM_LIST_ELEMENTS {
-				attributes(elements, func(_ uint16, element []byte) { list = append(list, bytes.Clone(element)) })
+				for _, element := range nlmsg.Attributes(elements) {
+					list = append(list, bytes.Clone(element))
+				}
 			}
-		})
+		}
 	})
 	return list, err
 }
 
 // keyOf is the key of an element, and whether it is the first behind an interval.
 func keyOf(element []byte) (key []byte, end bool) {
-	attributes(element, func(kind uint16, value []byte) {
+	for kind, value := range nlmsg.Attributes(element) {
 		switch {
 		case kind == unix.NFTA_SET_ELEM_FLAGS && len(value) == 4:
 			end = binary.BigEndian.Uint32(value)&unix.NFT_SET_ELEM_INTERVAL_END != 0
 		case kind == unix.NFTA_SET_ELEM_KEY:
-			attributes(value, func(_ uint16, data []byte) { key = data })
+			for _, data := range nlmsg.Attributes(value) {
+				key = data
+			}
 		}
-	})
+	}
 	return key, end
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"minne/internal/base/nlmsg"
 )
 
 // tableUserdata is NFTA_TABLE_USERDATA.
@@ -57,7 +59,7 @@ func describe(table string) (d description, err error) {
 	}
 	err = t.answers(func(_ uint16, body []byte) {
 		d.there = true
-		attributes(body, func(kind uint16, value []byte) {
+		for kind, value := range nlmsg.Attributes(body) {
 			switch {
 			case kind == tableUserdata:
 				d.comment = commentOf(value)
@@ -66,7 +68,7 @@ func describe(table string) (d description, err error) {
 			case kind == tableOwnedBy && len(value) == 4:
 				d.owner = binary.BigEndian.Uint32(value)
 			}
-		})
+		}
 	})
 	if slices.ContainsFunc([]error{unix.ENOENT, unix.EINVAL, unix.EOPNOTSUPP}, func(e error) bool { return err == e }) {
 		return description{}, nil // no such table, or a kernel without tables
@@ -110,14 +112,16 @@ func counters(table string) (map[string]Count, error) {
 	counts := map[string]Count{}
 	return counts, t.answers(func(_ uint16, rule []byte) {
 		comment, count := "", Count{}
-		attributes(rule, func(kind uint16, value []byte) {
+		for kind, value := range nlmsg.Attributes(rule) {
 			switch kind {
 			case unix.NFTA_RULE_USERDATA:
 				comment = commentOf(value)
 			case unix.NFTA_RULE_EXPRESSIONS:
-				attributes(value, func(_ uint16, expression []byte) { count.add(expression) })
+				for _, expression := range nlmsg.Attributes(value) {
+					count.add(expression)
+				}
 			}
-		})
+		}
 		sum := counts[comment]
 		counts[comment] = Count{sum.Packets + count.Packets, sum.Bytes + count.Bytes}
 	})
@@ -126,14 +130,14 @@ func counters(table string) (map[string]Count, error) {
 // add adds an expression of a rule, if it is a counter.
 func (c *Count) add(expression []byte) {
 	name := ""
-	attributes(expression, func(kind uint16, value []byte) {
+	for kind, value := range nlmsg.Attributes(expression) {
 		switch {
 		case kind == unix.NFTA_EXPR_NAME:
 			name = string(value)
 		case kind == unix.NFTA_EXPR_DATA && name == "counter\x00":
-			attributes(value, func(kind uint16, value []byte) {
+			for kind, value := range nlmsg.Attributes(value) {
 				if len(value) != 8 {
-					return
+					continue
 				}
 				switch n := binary.BigEndian.Uint64(value); kind {
 				case unix.NFTA_COUNTER_PACKETS:
@@ -141,7 +145,7 @@ func (c *Count) add(expression []byte) {
 				case unix.NFTA_COUNTER_BYTES:
 					c.Bytes += n
 				}
-			})
+			}
 		}
-	})
+	}
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"minne/internal/base/nlmsg"
 )
 
 // The packet filter tells everybody who asks (the netlink group NFNLGRP_NFTABLES) what each
@@ -71,23 +73,11 @@ type Watch struct {
 
 // NewWatch hears of all transactions from here on; Run tells them.
 func NewWatch() (*Watch, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_NETFILTER)
+	file, err := nlmsg.Listen(unix.NETLINK_NETFILTER, watchRoom, nil, unix.NFNLGRP_NFTABLES)
 	if err != nil {
 		return nil, fmt.Errorf("hear of changes of the packet filter: %w", err)
 	}
-	// Forced beyond net.core.rmem_max; without the right to, as much as is allowed.
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, watchRoom) != nil {
-		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, watchRoom)
-	}
-	err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
-	if err == nil {
-		err = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, unix.NFNLGRP_NFTABLES)
-	}
-	if err != nil {
-		unix.Close(fd)
-		return nil, fmt.Errorf("hear of changes of the packet filter: %w", err)
-	}
-	return &Watch{file: os.NewFile(uintptr(fd), "nftables")}, nil
+	return &Watch{file: file}, nil
 }
 
 // Close ends Run.
@@ -116,30 +106,29 @@ func (w *Watch) Run(ctx context.Context, tell func(Transaction)) error {
 
 // read takes in notifications. The last of a transaction is the new generation.
 func (w *Watch) read(messages []byte, tell func(Transaction)) {
-	for rest := messages; len(rest) >= unix.SizeofNlMsghdr+4; {
-		length := int(binary.NativeEndian.Uint32(rest))
-		if length < unix.SizeofNlMsghdr+4 || length > len(rest) {
+	for rest := messages; len(rest) > 0; {
+		m, after, err := nlmsg.Next(rest)
+		if err != nil || len(m.Body) < 4 {
 			return
 		}
-		kind := binary.NativeEndian.Uint16(rest[4:])
-		family, list := rest[unix.SizeofNlMsghdr], rest[unix.SizeofNlMsghdr+4:length]
+		kind, family, list := m.Type, m.Body[0], m.Body[4:]
 		switch kind {
 		case kindOf(unix.NFT_MSG_NEWGEN):
 			t := Transaction{Tables: w.tables}
-			attributes(list, func(kind uint16, value []byte) {
+			for kind, value := range nlmsg.Attributes(list) {
 				switch {
 				case kind == unix.NFTA_GEN_PROC_PID && len(value) == 4:
 					t.PID = binary.BigEndian.Uint32(value)
 				case kind == unix.NFTA_GEN_PROC_NAME:
 					t.Program = unix.ByteSliceToString(value)
 				}
-			})
+			}
 			w.tables = nil
 			tell(t)
 		default:
 			w.touch(family, list, kind == kindOf(unix.NFT_MSG_NEWSETELEM) || kind == kindOf(unix.NFT_MSG_DELSETELEM))
 		}
-		rest = rest[min((length+3)&^3, len(rest)):]
+		rest = after
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,7 +96,7 @@ func TestState(t *testing.T) {
 	if err := os.WriteFile(path, make([]byte, 4096), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadState(path); err == nil {
+	if _, err := readState(path); err == nil {
 		t.Error("an empty partition was read as a boot state")
 	}
 	fresh, err := State{Slot: "a"}.Encode()
@@ -106,10 +107,10 @@ func TestState(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range []State{{}, {Slot: "a"}, {Slot: "b", Try: "a", Failed: "b"}} {
-		if err := WriteState(path, s); err != nil {
+		if err := writeState(path, s); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := ReadState(path); err != nil || got != s {
+		if got, err := readState(path); err != nil || got != s {
 			t.Errorf("wrote %+v, read %+v, %v", s, got, err)
 		}
 	}
@@ -165,4 +166,23 @@ func TestCommandLine(t *testing.T) {
 			t.Errorf("%q: %q, want %q", line, got, want)
 		}
 	}
+}
+
+// readState reads the boot state from a device or file.
+func readState(path string) (State, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return State{}, fmt.Errorf("boot state: %w", err)
+	}
+	defer f.Close()
+	return LoadState(f)
+}
+
+// writeState writes the boot state to a device or file and waits until the medium has it.
+func writeState(path string, s State) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("boot state: %w", err)
+	}
+	return errors.Join(StoreState(f, s), f.Close())
 }

@@ -4,10 +4,8 @@ package slot
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 )
 
@@ -16,7 +14,7 @@ import (
 //
 // GRUB reads and writes it with load_env and save_env, which want a file: the
 // partition is a tar archive of one file named "state", whose content begins at
-// StateOffset. The router uses ReadState and WriteState, which leave the rest of
+// StateOffset. The router uses LoadState and StoreState, which leave the rest of
 // the archive alone. All that is ever in the block fits into its first sector of
 // 512 bytes; the rest is filling. So a write changes one sector, which a power cut
 // leaves either old or new.
@@ -82,16 +80,6 @@ func ParseState(block []byte) (State, error) {
 	return s, nil
 }
 
-// ReadState reads the boot state from a device or file.
-func ReadState(path string) (State, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return State{}, fmt.Errorf("boot state: %w", err)
-	}
-	defer f.Close()
-	return LoadState(f)
-}
-
 // LoadState reads the boot state from its partition.
 func LoadState(partition io.ReaderAt) (State, error) {
 	block := make([]byte, StateSize)
@@ -99,15 +87,6 @@ func LoadState(partition io.ReaderAt) (State, error) {
 		return State{}, fmt.Errorf("boot state: %w", err)
 	}
 	return ParseState(block)
-}
-
-// WriteState writes the boot state to a device or file and waits until the medium has it.
-func WriteState(path string, s State) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return fmt.Errorf("boot state: %w", err)
-	}
-	return errors.Join(StoreState(f, s), f.Close())
 }
 
 // Durable is where a boot state can be stored.

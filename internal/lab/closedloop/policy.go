@@ -22,7 +22,6 @@ import (
 	"minne/internal/lab/ruleset"
 	"minne/internal/lab/traffic"
 	"minne/internal/subsystem/fastpath"
-	"minne/internal/subsystem/firewall"
 )
 
 // Policies is a rig of Minne routers whose firewalls differ in the number of rules
@@ -295,24 +294,4 @@ func (p *Path) capable(ctx context.Context) error {
 		}
 		return nil
 	})
-}
-
-// Met returns the share of the packets since the rules were loaded that met one of the rules in a router
-// with rules, in its kernel and its fast path together.
-func (p *Policies) Met(ctx context.Context, path *Path) (float64, error) {
-	var all firewall.Observed
-	if err := path.device.Router().JSON(ctx, &all, "show", "firewall"); err != nil {
-		return 0, err
-	}
-	met, sum := uint64(0), uint64(0)
-	for _, r := range all.Rules {
-		sum += r.Packets
-		if r.Text != "default permit" {
-			met += r.Packets
-		}
-	}
-	if sum == 0 {
-		return 0, fmt.Errorf("no rule of router %s has counted a packet", path.device.Node().Name)
-	}
-	return float64(met) / float64(sum), nil
 }

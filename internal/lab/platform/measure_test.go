@@ -4,6 +4,7 @@ package platform
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -124,7 +125,7 @@ func TestWrongAnswer(t *testing.T) {
 			err = m.rounds(context.Background())
 		}
 		m.close()
-		if !IsWrong(err) || !strings.Contains(err.Error(), where) || !strings.Contains(err.Error(), "in table keys") {
+		if !errors.As(err, new(*wrongAnswer)) || !strings.Contains(err.Error(), where) || !strings.Contains(err.Error(), "in table keys") {
 			t.Errorf("%s: %v: expected wrong answers", where, err)
 		}
 	}

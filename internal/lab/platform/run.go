@@ -4,7 +4,6 @@ package platform
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -377,10 +376,4 @@ func noise(a, b *lane) Noise {
 		}
 	}
 	return Noise{What: a.where + ", " + a.name(), Ratio: statistics.Interval(ratios)}
-}
-
-// IsWrong tells whether an error means that answers were wrong.
-func IsWrong(err error) bool {
-	var wrong *wrongAnswer
-	return errors.As(err, &wrong)
 }

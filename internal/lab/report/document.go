@@ -58,30 +58,7 @@ func (d *Document) WriteTerminal(w io.Writer) error {
 	for _, f := range d.Facts {
 		p.linef("  %s: %s", f.Name, f.Value)
 	}
-	if len(d.Summary) > 0 {
-		p.heading("summary")
-		for _, s := range d.Summary {
-			p.linef("  %s", s)
-		}
-	}
-	for _, s := range d.Sections {
-		p.heading(s.Title)
-		for _, t := range s.Tables {
-			if t.Title != "" {
-				p.line(t.Title)
-			}
-			p.table(t)
-			for _, n := range t.Notes {
-				p.linef("  %s", n)
-			}
-		}
-	}
-	if len(d.Notes) > 0 {
-		p.heading("notes")
-		for _, n := range d.Notes {
-			p.linef("  %s", n)
-		}
-	}
+	p.body(d.Summary, d.Sections, d.Notes)
 	return p.err
 }
 
@@ -112,9 +89,6 @@ func Bars(id, title, label string, bars []Bar) template.HTML {
 	}
 	return p.draw()
 }
-
-// Rate writes millions of something per second.
-func Rate(millions float64, what string) string { return significant(millions) + " M" + what + "/s" }
 
 // Nanoseconds writes a time; Bytes an amount of memory.
 func Nanoseconds(ns float64) string { return nanoseconds(ns) }

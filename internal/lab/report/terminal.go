@@ -23,30 +23,7 @@ func WriteTables(w io.Writer, r *result.Result) error {
 	for _, f := range runFacts(r) {
 		p.linef("  %s: %s", f.Name, f.Value)
 	}
-	if summary := Summary(r); len(summary) > 0 {
-		p.heading("summary")
-		for _, s := range summary {
-			p.linef("  %s", s)
-		}
-	}
-	for _, s := range sections(r, false) {
-		p.heading(s.Title)
-		for _, t := range s.Tables {
-			if t.Title != "" {
-				p.line(t.Title)
-			}
-			p.table(t)
-			for _, n := range t.Notes {
-				p.linef("  %s", n)
-			}
-		}
-	}
-	if len(r.Notes) > 0 {
-		p.heading("notes")
-		for _, n := range r.Notes {
-			p.linef("  %s", n)
-		}
-	}
+	p.body(Summary(r), sections(r, false), r.Notes)
 	if len(r.Trials) > 0 {
 		p.line("")
 		p.linef("%d trials; their counters are in trials.csv and result.json", len(r.Trials))
@@ -66,6 +43,32 @@ func (p *printer) line(text string) {
 }
 
 func (p *printer) linef(format string, args ...any) { p.line(fmt.Sprintf(format, args...)) }
+
+// body prints what was found in words, then in tables, then what there is to note.
+func (p *printer) body(summary []string, sections []section, notes []string) {
+	p.list("summary", summary)
+	for _, s := range sections {
+		p.heading(s.Title)
+		for _, t := range s.Tables {
+			if t.Title != "" {
+				p.line(t.Title)
+			}
+			p.table(t)
+			p.list("", t.Notes)
+		}
+	}
+	p.list("notes", notes)
+}
+
+// list prints lines below a heading; neither when there are none.
+func (p *printer) list(heading string, lines []string) {
+	if len(lines) > 0 && heading != "" {
+		p.heading(heading)
+	}
+	for _, l := range lines {
+		p.linef("  %s", l)
+	}
+}
 
 // heading leaves a line free above.
 func (p *printer) heading(text string) {

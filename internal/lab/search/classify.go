@@ -25,8 +25,6 @@ const (
 	upper                  // section 4.7.2.1: certain to fail it
 )
 
-func (c class) String() string { return [...]string{"undecided", "lower bound", "upper bound"}[c] }
-
 // demand is what a load is judged by: the required attributes of a Search Goal
 // (RFC 9971 section 4.6.7), or those of a coarser target on the way to it.
 type demand struct {

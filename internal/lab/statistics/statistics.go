@@ -50,6 +50,17 @@ func Median(values []float64) float64 {
 	return middle(slices.Sorted(slices.Values(values)))
 }
 
+// Quantile is the value below which the share q of one or more values lies, between the two nearest of them.
+func Quantile(values []float64, q float64) float64 {
+	s := slices.Sorted(slices.Values(values))
+	at := q * float64(len(s)-1)
+	i := int(at)
+	if i+1 >= len(s) {
+		return s[i]
+	}
+	return s[i] + (at-float64(i))*(s[i+1]-s[i])
+}
+
 func middle(sorted []float64) float64 {
 	n := len(sorted)
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2

@@ -4,7 +4,6 @@ package traffic
 
 import (
 	"encoding/binary"
-	"fmt"
 	"net/netip"
 	"sync"
 	"time"
@@ -26,23 +25,6 @@ var fillerBytes = sync.OnceValue(func() []byte {
 	bytes, _ := filler()
 	return bytes[:]
 })
-
-// Build returns the frame that the generator sends for a packet, without FCS:
-// Ethernet, IP, UDP or a TCP SYN, the stamp, and the filler. It is the reference
-// that the program in bpf/lab_generate.h is held against, and what a
-// SocketGenerator sends. sequence counts the frames of the packet's stream from 0, sent is the time on
-// CLOCK_MONOTONIC; ttl 0 is 64. Without filled (see Order), UDP over IPv4 has no checksum.
-func Build(p Packet, route Route, ttl uint8, sequence uint64, sent time.Duration, filled bool) ([]byte, error) {
-	if err := p.check(); err != nil {
-		return nil, err
-	}
-	if len(route.From) != 6 || len(route.To) != 6 {
-		return nil, fmt.Errorf("route of stream %d: MACs %v and %v: expected six bytes each", p.Stream, route.From, route.To)
-	}
-	b := make([]byte, p.FrameBytes)
-	p.write(b, route, ttl, sequence, sent, filled)
-	return b, nil
-}
 
 // write writes the frame of a packet that was checked to b, which is as long as that.
 func (p Packet) write(b []byte, route Route, ttl uint8, sequence uint64, sent time.Duration, filled bool) {

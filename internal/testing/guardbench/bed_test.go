@@ -12,7 +12,6 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"minne/internal/lab/bench/benchrun"
 	"minne/internal/model/packet"
 	"minne/internal/subsystem/fastpath/fib"
 	"minne/internal/subsystem/fastpath/guard"
@@ -205,7 +204,7 @@ func (b *bed) run(frame []byte, reason guardbenchReason, repeat int) (action uin
 	if repeat == 1 {
 		action, err = program.Run(&ebpf.RunOptions{Data: frame})
 	} else {
-		action, each, err = benchrun.Repeat(program, frame, repeat)
+		action, each, err = repeatHeld(program, frame, repeat)
 	}
 	if err != nil {
 		return 0, 0, fmt.Errorf("run the guard on a frame of %d bytes: %w", len(frame), err)

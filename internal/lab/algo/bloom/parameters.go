@@ -77,18 +77,3 @@ func (s shape) best(keys int) uint32 {
 	}
 	return best
 }
-
-// FalsePositives is the rate at which other keys are found in a Bloom filter with these parameters when
-// all its keys have been added, in theory.
-func (p Parameters) FalsePositives() (float64, error) { return p.falsePositives(bitsOfWord) }
-
-// CountingFalsePositives is FalsePositives of a counting filter.
-func (p Parameters) CountingFalsePositives() (float64, error) { return p.falsePositives(countOfWord) }
-
-func (p Parameters) falsePositives(perWord int) (float64, error) {
-	s, err := p.shape(perWord)
-	if err != nil {
-		return 0, err
-	}
-	return s.falsePositives(p.Keys), nil
-}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"minne/internal/lab/rulegen"
+	"minne/internal/lab/statistics"
 	"minne/internal/subsystem/fastpath/classify"
 )
 
@@ -134,7 +135,7 @@ func policy(shape rulegen.Shape, n int, ipv6 bool, structure classify.Structure)
 		both = append(both, &contender{
 			row: Row{
 				ID:    fmt.Sprintf("classify.%s.%v.%d.%s%s", name, shape, n, packets, other),
-				Rules: n, Structure: structure.String(), Bytes: s.Bytes, CompileMs: median(compile),
+				Rules: n, Structure: structure.String(), Bytes: s.Bytes, CompileMs: statistics.Median(compile),
 			},
 			program: program,
 			tables:  tables,
@@ -249,12 +250,12 @@ func (b *bed) trials(ctx context.Context, all []*contender, start time.Time) (*R
 		}
 		loops = append(loops, ns)
 	}
-	r.LoopNs = median(loops)
+	r.LoopNs = statistics.Median(loops)
 	for _, c := range all {
-		c.row.Ns = median(c.trials) - r.LoopNs
-		c.row.Spread = (quantile(c.trials, 0.75) - quantile(c.trials, 0.25)) / median(c.trials)
+		c.row.Ns = statistics.Median(c.trials) - r.LoopNs
+		c.row.Spread = (statistics.Quantile(c.trials, 0.75) - statistics.Quantile(c.trials, 0.25)) / statistics.Median(c.trials)
 		if c.tables != nil {
-			c.row.SwapMs = median(c.swaps)
+			c.row.SwapMs = statistics.Median(c.swaps)
 		}
 		r.Rows = append(r.Rows, c.row)
 	}
@@ -277,17 +278,7 @@ func group(r Row) int {
 
 func ms(since time.Time) float64 { return float64(time.Since(since)) / float64(time.Millisecond) }
 
-func quantile(v []float64, q float64) float64 {
-	s := slices.Sorted(slices.Values(v))
-	at := q * float64(len(s)-1)
-	i := int(at)
-	if i+1 >= len(s) {
-		return s[i]
-	}
-	return s[i] + (at-float64(i))*(s[i+1]-s[i])
-}
-
-func median(v []float64) float64 { return quantile(v, 0.5) }
-
 // Noise is the A/A interval: between these ratios lie 90 of 100 repetitions.
-func (r *Report) Noise() (low, high float64) { return quantile(r.Again, 0.05), quantile(r.Again, 0.95) }
+func (r *Report) Noise() (low, high float64) {
+	return statistics.Quantile(r.Again, 0.05), statistics.Quantile(r.Again, 0.95)
+}

@@ -88,6 +88,3 @@ func (b *bed) close() {
 func (b *bed) time(program string, first, count uint32, dependent bool) (float64, error) {
 	return b.run.Time(b.objs, program, first, count, dependent)
 }
-
-// check runs a program that leaves its answers for the first count keys in answers.
-func (b *bed) check(program string, count int) error { return b.run.Check(b.objs, program, count) }

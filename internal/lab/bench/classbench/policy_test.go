@@ -13,6 +13,7 @@ import (
 	"minne/internal/lab/rulegen"
 	"minne/internal/subsystem/fastpath/classify"
 	"minne/internal/subsystem/fastpath/mapped"
+	"minne/internal/testing/policygen"
 )
 
 const none = 7 // verdict of no rule
@@ -29,7 +30,7 @@ func (b *bed) dissent(t *testing.T, rules []classify.Rule, keys []classify.Key, 
 		t.Fatal(err)
 	}
 	copy(b.keys, keys)
-	if err := b.check("check", len(keys)); err != nil {
+	if err := b.run.Check(b.objs, "check", len(keys)); err != nil {
 		t.Fatal(err)
 	}
 	for i := range keys {
@@ -80,7 +81,7 @@ func TestRandomPoliciesAgree(t *testing.T) {
 	b := newTestBed(t)
 	hit, ipv6 := 0, 0
 	for seed := range uint64(600) {
-		rules := rulegen.Random(1+int(seed)%60, seed)
+		rules := policygen.Rules(1+int(seed)%60, seed)
 		keys := append(rulegen.Keys(rules, 500, false, rulegen.Edges, seed), rulegen.Keys(rules, 500, true, rulegen.Edges, seed)...)
 		b.mustAgree(t, rules, keys, classify.Structure(seed%2))
 		for i := range keys {
@@ -151,7 +152,7 @@ func TestSwapNeverMixes(t *testing.T) {
 				return
 			default:
 			}
-			if err := b.check("check", len(keys)); err != nil {
+			if err := b.run.Check(b.objs, "check", len(keys)); err != nil {
 				failed <- err
 				return
 			}
@@ -188,7 +189,7 @@ func TestCorruptImageLeadsNowhere(t *testing.T) {
 		for i := range image {
 			image[i] = rng.Uint32()
 		}
-		if err := b.check("check", keyCount); err != nil {
+		if err := b.run.Check(b.objs, "check", keyCount); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -211,7 +212,7 @@ func TestSwapRefusesWhatDoesNotFit(t *testing.T) {
 	if err := b.policy.Swap(large); err == nil || !strings.Contains(err.Error(), "bytes") {
 		t.Fatalf("a policy that does not fit: %v", err)
 	}
-	if err := b.check("check", len(keys)); err != nil {
+	if err := b.run.Check(b.objs, "check", len(keys)); err != nil {
 		t.Fatal(err)
 	}
 	for i := range keys {

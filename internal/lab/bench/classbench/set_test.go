@@ -80,7 +80,7 @@ func (b *bed) agreeOnSets(t *testing.T, addresses []netip.Addr, in model) {
 			t.Fatalf("set %d has %d members, want %d", set, b.set.Len(set), len(in[set]))
 		}
 	}
-	if err := b.check("check_set", keyCount); err != nil {
+	if err := b.run.Check(b.objs, "check_set", keyCount); err != nil {
 		t.Fatal(err)
 	}
 	var inside, outside [addrset.MaxSets]int
@@ -213,7 +213,7 @@ func (b *bed) alwaysThere(members []netip.Prefix, done chan struct{}) error {
 			return nil
 		default:
 		}
-		if err := b.check("check_set", len(members)); err != nil {
+		if err := b.run.Check(b.objs, "check_set", len(members)); err != nil {
 			return err
 		}
 		for i, p := range members {

@@ -15,6 +15,7 @@ import (
 
 	"minne/internal/lab/algo/kernelfib"
 	"minne/internal/lab/fulltable"
+	"minne/internal/lab/statistics"
 	"minne/internal/model/rib"
 	"minne/internal/subsystem/fastpath/fib"
 )
@@ -344,7 +345,7 @@ func trials(ctx context.Context, all []*contender, start time.Time) (*Report, er
 		report.Rounds++
 	}
 	for _, t := range all {
-		t.row.NsIndependent, t.row.NsDependent = median(t.independent), median(t.dependent)
+		t.row.NsIndependent, t.row.NsDependent = statistics.Median(t.independent), statistics.Median(t.dependent)
 		t.row.SpreadIndependent = spread(t.independent)
 		if t.inTable {
 			report.InTable = t.row
@@ -353,7 +354,7 @@ func trials(ctx context.Context, all []*contender, start time.Time) (*Report, er
 		report.Rows = append(report.Rows, t.row)
 	}
 	for k := range 2 {
-		report.LoopNs[k], report.Noise[k], report.Repeats[k] = median(loops[k]), median(ratios[k]), ratios[k]
+		report.LoopNs[k], report.Noise[k], report.Repeats[k] = statistics.Median(loops[k]), statistics.Median(ratios[k]), ratios[k]
 		report.Speedups[k] = speedups(all, 4+2*k)
 	}
 	report.Took = time.Since(start)
@@ -378,18 +379,6 @@ func speedups(all []*contender, family int) (out []float64) {
 	return out
 }
 
-func quantile(v []float64, q float64) float64 {
-	s := slices.Sorted(slices.Values(v))
-	at := q * float64(len(s)-1)
-	i := int(at)
-	if i+1 >= len(s) {
-		return s[i]
-	}
-	return s[i] + (at-float64(i))*(s[i+1]-s[i])
-}
-
-func median(v []float64) float64 { return quantile(v, 0.5) }
-
 func spread(v []float64) float64 {
-	return (quantile(v, 0.75) - quantile(v, 0.25)) / median(v)
+	return (statistics.Quantile(v, 0.75) - statistics.Quantile(v, 0.25)) / statistics.Median(v)
 }

@@ -5,6 +5,7 @@ package fibbench
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"iter"
 	"math/rand/v2"
 	"net/netip"
@@ -328,3 +329,8 @@ func TestProgramSeesNoFalseAnswer(t *testing.T) {
 }
 
 var errFalse = errors.New("an address whose route never changed got another answer")
+
+// check looks up the first count keys of a family and leaves the answers in shared.answers.
+func (c *candidate) check(family, count int) error {
+	return c.shared.run.Check(c.objs, fmt.Sprintf("check%d", family), count)
+}

@@ -108,8 +108,3 @@ func (c *candidate) close() {
 func (c *candidate) bench(family int, first, count uint32, dependent bool) (float64, error) {
 	return c.shared.run.Time(c.objs, fmt.Sprintf("bench%d", family), first, count, dependent)
 }
-
-// check looks up the first count keys of a family and leaves the answers in shared.answers.
-func (c *candidate) check(family, count int) error {
-	return c.shared.run.Check(c.objs, fmt.Sprintf("check%d", family), count)
-}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"minne/internal/lab/statistics"
 	"minne/internal/subsystem/fastpath/flow"
 )
 
@@ -248,7 +249,7 @@ func (report *Report) trials(ctx context.Context, s *shared, rigs []*rig, start 
 	}
 	for i := range report.Rows {
 		row := &report.Rows[i]
-		row.NsIndependent, row.NsDependent = median(row.Independent), median(row.Dependent)
+		row.NsIndependent, row.NsDependent = statistics.Median(row.Independent), statistics.Median(row.Dependent)
 	}
 	return nil
 }
@@ -313,12 +314,4 @@ func (report *Report) sweeps(r *rig) {
 	begin = time.Now()
 	s = r.table.Sweep(now, r.size.Flows)
 	report.EndNs = float64(time.Since(begin).Nanoseconds()) / float64(max(s.Ended, 1))
-}
-
-func median(v []float64) float64 {
-	s := slices.Sorted(slices.Values(v))
-	if len(s) == 0 {
-		return 0
-	}
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }

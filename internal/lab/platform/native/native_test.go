@@ -105,7 +105,7 @@ func TestRefused(t *testing.T) {
 		"CPU 1000: Invalid argument":                                             {Algorithm: "bloom", Image: image, Sets: []string{keys}, CPU: 1000},
 		"quick: no algorithm of this name":                                       {Algorithm: "quick", Image: image, Sets: []string{keys}, CPU: Any},
 	} {
-		if _, err := Run(context.Background(), s); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := run(context.Background(), s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; expected %q", err, want)
 		}
 	}
@@ -115,7 +115,7 @@ func TestEnded(t *testing.T) {
 	image, keys, _ := filter(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Run(ctx, Spec{Algorithm: "bloom", Image: image, Sets: []string{keys}, CPU: Any, Seconds: 3600}); !errors.Is(err, context.Canceled) {
+	if _, err := run(ctx, Spec{Algorithm: "bloom", Image: image, Sets: []string{keys}, CPU: Any, Seconds: 3600}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, expected %v", err, context.Canceled)
 	}
 }
@@ -124,7 +124,17 @@ func TestNotEmbedded(t *testing.T) {
 	whole := program
 	program = nil
 	defer func() { program = whole }()
-	if _, err := Run(context.Background(), Spec{}); !errors.Is(err, ErrNotEmbedded) {
+	if _, err := run(context.Background(), Spec{}); !errors.Is(err, ErrNotEmbedded) {
 		t.Errorf("%v, expected %v", err, ErrNotEmbedded)
 	}
+}
+
+// run loads the program, runs it once and frees it.
+func run(ctx context.Context, s Spec) (Result, error) {
+	p, err := Load()
+	if err != nil {
+		return Result{}, err
+	}
+	defer p.Close()
+	return p.Run(ctx, s)
 }

@@ -77,16 +77,6 @@ type Interval struct {
 	High   float64 `json:"high"`
 }
 
-// Run loads the program, runs it once and frees it.
-func Run(ctx context.Context, s Spec) (Result, error) {
-	p, err := Load()
-	if err != nil {
-		return Result{}, err
-	}
-	defer p.Close()
-	return p.Run(ctx, s)
-}
-
 // Run measures. An error is the program's own: a table that it refuses, answers that change.
 func (p *Program) Run(ctx context.Context, s Spec) (Result, error) {
 	var out, said bytes.Buffer

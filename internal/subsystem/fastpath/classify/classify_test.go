@@ -11,6 +11,7 @@ import (
 
 	"minne/internal/lab/rulegen"
 	"minne/internal/subsystem/fastpath/classify"
+	"minne/internal/testing/policygen"
 )
 
 const none = 99
@@ -148,7 +149,7 @@ func FuzzCompile(f *testing.F) {
 		f.Add(seed, uint8(10*seed))
 	}
 	f.Fuzz(func(t *testing.T, seed uint64, n uint8) {
-		rules := rulegen.Random(1+int(n), seed)
+		rules := policygen.Rules(1+int(n), seed)
 		for _, s := range []classify.Structure{classify.Split, classify.CrossProduct} {
 			tables, err := classify.Compile(rules, classify.Options{None: none, Structure: s})
 			if err != nil {

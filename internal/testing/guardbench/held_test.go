@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package benchrun
+package guardbench
 
 import (
 	"fmt"
@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Repeat runs a program exactly so many times on a frame, and returns its last answer
+// repeatHeld runs a program exactly so many times on a frame, and returns its last answer
 // and the time of one run.
 //
 // The kernel gives up a repeated run when a signal comes, and the eBPF library then
 // begins it again: what the program counted before stays counted. The Go runtime
 // sends signals to its own threads (SIGURG, to preempt), so they wait meanwhile.
-func Repeat(program *ebpf.Program, frame []byte, times int) (code uint32, each time.Duration, err error) {
+func repeatHeld(program *ebpf.Program, frame []byte, times int) (code uint32, each time.Duration, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var all, before unix.Sigset_t

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rulegen
+package policygen
 
 import (
 	"math/rand/v2"
 	"net/netip"
 
+	"minne/internal/lab/rulegen"
 	"minne/internal/subsystem/fastpath/classify"
 )
 
-// Random makes a policy that no one would write: up to n rules of both families over few addresses
+// Rules makes a policy that no one would write: up to n rules of both families over few addresses
 // and ports, so that they overlap in every way, with every kind of condition.
-func Random(n int, seed uint64) []classify.Rule {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0xa1))}
+func Rules(n int, seed uint64) []classify.Rule {
+	g := rulesOf{rand.New(rand.NewPCG(seed, 0xa1))}
 	rules := make([]classify.Rule, 1+g.IntN(n))
 	for i := range rules {
 		rules[i] = g.wild()
@@ -21,7 +22,10 @@ func Random(n int, seed uint64) []classify.Rule {
 	return rules
 }
 
-func (g *generator) wild() (r classify.Rule) {
+// rulesOf draws the parts of a rule.
+type rulesOf struct{ *rand.Rand }
+
+func (g rulesOf) wild() (r classify.Rule) {
 	for range g.IntN(3) {
 		r.Zones = append(r.Zones, uint8(g.IntN(5)*63))
 	}
@@ -52,11 +56,11 @@ func (g *generator) wild() (r classify.Rule) {
 }
 
 // crowd is none to a few prefixes of any length near two addresses of each family, or anywhere.
-func (g *generator) crowd() (list []netip.Prefix) {
+func (g rulesOf) crowd() (list []netip.Prefix) {
 	for range max(0, g.IntN(6)-2) {
 		near := netip.MustParseAddr([]string{"192.0.2.130", "192.0.3.255", "2001:db8:0:1:8000::", "2001:db8:0:1::ffff"}[g.IntN(4)])
 		if g.IntN(5) == 0 {
-			near = Inside(netip.PrefixFrom(near, g.IntN(near.BitLen()+1)).Masked(), g.Rand)
+			near = rulegen.Inside(netip.PrefixFrom(near, g.IntN(near.BitLen()+1)).Masked(), g.Rand)
 		}
 		bits := near.BitLen() - min(g.IntN(near.BitLen()+1), g.IntN(near.BitLen()+1))
 		list = append(list, netip.PrefixFrom(near, bits).Masked())
@@ -64,7 +68,7 @@ func (g *generator) crowd() (list []netip.Prefix) {
 	return list
 }
 
-func (g *generator) somePorts() (list []classify.Range) {
+func (g rulesOf) somePorts() (list []classify.Range) {
 	for range 1 + g.IntN(2) {
 		first := []uint16{0, 22, 80, 81, 443, 1023, 1024, 65535, uint16(g.Uint32())}[g.IntN(9)]
 		last := first

@@ -17,7 +17,7 @@ var compilers = []string{"clang-19", "clang", "gcc", "cc"}
 var Checked = []string{"-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}
 
 // Compile compiles a source with the first C compiler that there is; headers are those of bpf/algo below root, the
-// repository. Any warning is an error. The program is put into dir.
+// repository, and read_all.h. Any warning is an error. The program is put into dir.
 func Compile(dir, root, source string, flags ...string) (program string, err error) {
 	for _, name := range compilers {
 		cc, err := exec.LookPath(name)
@@ -25,7 +25,7 @@ func Compile(dir, root, source string, flags ...string) (program string, err err
 			continue
 		}
 		program = filepath.Join(dir, strings.TrimSuffix(filepath.Base(source), ".c")+strings.ReplaceAll(strings.Join(flags, ""), "/", "_"))
-		args := append([]string{"-std=gnu99", "-Wall", "-Wextra", "-Werror", "-I" + filepath.Join(root, "bpf/algo"), "-o", program, source}, flags...)
+		args := append([]string{"-std=gnu99", "-Wall", "-Wextra", "-Werror", "-I" + filepath.Join(root, "bpf/algo"), "-I" + filepath.Join(root, "internal/testing/nativetest"), "-o", program, source}, flags...)
 		if said, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
 			return "", fmt.Errorf("%s %s: %w\n%s", cc, source, err, said)
 		}

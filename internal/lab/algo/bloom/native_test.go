@@ -37,7 +37,7 @@ func compile(out string) error {
 			continue
 		}
 		said, err := exec.Command(name, "-std=gnu99", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-fsanitize=address,undefined",
-			"-fno-sanitize-recover=all", "-I../../../../bpf/algo", "-o", out, "testdata/filter.c").CombinedOutput()
+			"-fno-sanitize-recover=all", "-I../../../../bpf/algo", "-I../../../testing/nativetest", "-o", out, "testdata/filter.c").CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%s testdata/filter.c: %w\n%s", name, err, said)
 		}

@@ -36,10 +36,7 @@ the daemon is killed and restarted. Takes about a minute.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return a.printJSON(result)
-			}
-			return result.WriteTable(a.out)
+			return a.print(asJSON, result, result.WriteTable)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")

@@ -31,10 +31,7 @@ func newBenchFIBCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return a.printJSON(rows{r.Rows})
-			}
-			return printFIB(a.out, r)
+			return a.print(asJSON, rows{r.Rows}, func(out io.Writer) error { return printFIB(out, r) })
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the rows as JSON")

@@ -45,10 +45,7 @@ inside that interval is noise of this machine.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return a.printJSON(result)
-			}
-			return result.WriteTable(a.out)
+			return a.print(asJSON, result, result.WriteTable)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")

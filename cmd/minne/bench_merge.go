@@ -32,10 +32,7 @@ side. Figures that come from different data are marked.`,
 			}
 			m := platform.Merge(all)
 			err := writePage(html, m.Document(true).WritePage)
-			if asJSON {
-				return errors.Join(err, a.printJSON(m))
-			}
-			return errors.Join(err, m.Document(false).WriteTerminal(a.out))
+			return errors.Join(err, a.print(asJSON, m, m.Document(false).WriteTerminal))
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the table as JSON")

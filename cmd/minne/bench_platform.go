@@ -141,11 +141,7 @@ func (f *platformFlags) run(ctx context.Context, a *app) error {
 
 // print prints a result and writes its page.
 func (f *platformFlags) print(a *app, r *platform.Result) error {
-	err := writePage(f.html, r.WritePage)
-	if f.asJSON {
-		return errors.Join(err, a.printJSON(r))
-	}
-	return errors.Join(err, r.WriteTable(a.out))
+	return errors.Join(writePage(f.html, r.WritePage), a.print(f.asJSON, r, r.WriteTable))
 }
 
 // writePage writes a page to a file, when one is given.

@@ -29,10 +29,7 @@ func newBenchPolicyCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return a.printJSON(rows{r.Rows})
-			}
-			return printPolicy(a.out, r)
+			return a.print(asJSON, rows{r.Rows}, func(out io.Writer) error { return printPolicy(out, r) })
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the rows as JSON")

@@ -56,10 +56,7 @@ func (a *app) benchStructure(ctx context.Context, store, asJSON bool) error {
 		}
 		fmt.Fprintf(a.err, "kept in %s; the router uses it when its tables are built the next time\n", kept.Path())
 	}
-	if asJSON {
-		return a.printJSON(measured)
-	}
-	return printStructures(a.out, measured)
+	return a.print(asJSON, measured, func(out io.Writer) error { return printStructures(out, measured) })
 }
 
 func printStructures(out io.Writer, c choice.Choice) error {

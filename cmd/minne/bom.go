@@ -28,10 +28,7 @@ File format: docs/guides/choose-hardware.md; examples: docs/examples/bom.`,
 				return err
 			}
 			result := bom.Compute(sheet)
-			if asJSON {
-				return a.printJSON(result)
-			}
-			return result.Print(a.out)
+			return a.print(asJSON, result, result.Print)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -63,10 +64,7 @@ func newFastPathStatusCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return a.printJSON(left)
-			}
-			return a.printFastPathStatus(left)
+			return a.print(asJSON, left, func(io.Writer) error { return a.printFastPathStatus(left) })
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the status as JSON")

@@ -4,8 +4,17 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"reflect"
 )
+
+// print prints an answer as JSON, or for people as its own function does.
+func (a *app) print(asJSON bool, v any, text func(io.Writer) error) error {
+	if asJSON {
+		return a.printJSON(v)
+	}
+	return text(a.out)
+}
 
 // printJSON prints an answer for programs. Its top is an object, and a list that has nothing
 // in it is [], never null: who reads it needs no special cases.

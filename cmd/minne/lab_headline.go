@@ -50,10 +50,7 @@ command (for the table), 3 GB of memory, and some minutes; --quick takes less th
 				o.Rounds = headlineQuickRounds
 			}
 			h, err := headline.Measure(c.Context(), o)
-			if asJSON {
-				return errors.Join(err, a.printJSON(h))
-			}
-			return errors.Join(err, h.WriteTable(a.out))
+			return errors.Join(err, a.print(asJSON, h, h.WriteTable))
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the figures as JSON")

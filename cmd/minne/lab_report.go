@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,10 +26,7 @@ the directory of a report, or its result.json.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return a.printJSON(r)
-			}
-			return report.WriteTables(a.out, r)
+			return a.print(asJSON, r, func(out io.Writer) error { return report.WriteTables(out, r) })
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")

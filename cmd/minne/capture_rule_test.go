@@ -60,8 +60,8 @@ func TestCaptureByRule(t *testing.T) {
 	}
 
 	for rule, want := range map[string]string{
-		"nobody": `no rule "nobody"`, "7": `no rule "7"`, "twice": `rules 3, 4 are all named "twice"`,
-		"web": `the fast path decides about no packet by rule "web"`,
+		"nobody": `no rule "nobody"`, "7": `no rule "7"`, "twice": `several rules are named "twice" (3, 4)`,
+		"web": `the fast path does not evaluate rule "web"`,
 	} {
 		f.want(1, want, "capture", "--count", "1", "--rule", rule)
 	}

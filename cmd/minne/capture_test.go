@@ -266,7 +266,7 @@ func TestCapture(t *testing.T) {
 	}
 	ended := f.capture("-w", path("ended"))
 	f.end(syscall.SIGTERM)
-	if err := ended.cmd.Wait(); err == nil || !ended.says("the capture ended early: the daemon stops") {
+	if err := ended.cmd.Wait(); err == nil || !ended.says("the capture ended early: the daemon is stopping") {
 		t.Errorf("the end of the daemon: %v", err)
 	}
 	if _, err := exec.Command("tcpdump", "-n", "-r", path("ended")).Output(); err != nil {

@@ -37,7 +37,7 @@ func clearNeighborsCommand(a *app, use, short, family string) *cobra.Command {
 			if address, err := netip.ParseAddr(q.Of); err == nil && family == "ipv4" && !address.Is4() {
 				return usageError{fmt.Errorf("%s is no IPv4 address: minne clear neighbors %s", address, address)}
 			}
-			return forget(a, c, router.ClearNeighbors, q, "%d neighbours forgotten\n")
+			return forget(a, c, router.ClearNeighbors, q, "%d neighbours cleared\n")
 		},
 	}
 }
@@ -93,7 +93,7 @@ them see no jump. Rule counters also restart at 0 with every change of the rules
 			if _, err := router.ClearCounters.Ask(c.Context(), client, q); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(a.out, "counters begin at 0")
+			_, err = fmt.Fprintln(a.out, "counters reset to 0")
 			return err
 		},
 	}

@@ -334,7 +334,7 @@ func TestFirewall(t *testing.T) {
 	wan.wantReach("192.0.2.10:80", "silence")
 	b.want(0, "0 added", "set", "add", "blocked", "203.0.113.7")
 	b.want(1, "did you mean blocked?", "set", "add", "blockd", "203.0.113.7")
-	b.want(1, "is of the configuration", "set", "del", "blocked", "203.0.113.0/24")
+	b.want(1, "comes from the configuration", "set", "del", "blocked", "203.0.113.0/24")
 	b.want(1, "holds single addresses", "set", "add", "web", "10.0.0.0/8")
 
 	b.nft("flush", "ruleset") // leaves the rules, and what set add put in

@@ -66,12 +66,12 @@ func TestOperating(t *testing.T) {
 		}
 		b.want(2, "is no IPv4 address", "clear", "arp", "2001:db8:1::10")
 		b.want(1, "no interface has the name", "clear", "arp", "attic")
-		b.want(0, "1 neighbours forgotten", "clear", "arp", "192.0.2.10")
+		b.want(0, "1 neighbours cleared", "clear", "arp", "192.0.2.10")
 		if said := b.minne("show", "arp").out; strings.Contains(said, "192.0.2.10 ") || !strings.Contains(said, "198.51.100.9") {
 			t.Errorf("after clear arp 192.0.2.10:\n%s", said)
 		}
 		eventually(t, "no neighbour on wan after clear neighbors wan", func() bool { // one may ask in between, and is one again
-			b.want(0, "forgotten", "clear", "neighbors", "wan")
+			b.want(0, "cleared", "clear", "neighbors", "wan")
 			return !strings.Contains(b.minne("show", "neighbors").out, "wan")
 		})
 		out.wantEcho(true) // they are asked for again
@@ -113,7 +113,7 @@ func TestOperating(t *testing.T) {
 
 	t.Run("counters", func(t *testing.T) {
 		b.want(1, "no interface has the name", "clear", "counters", "attic")
-		b.want(0, "begin at 0", "clear", "counters", "lan")
+		b.want(0, "reset to 0", "clear", "counters", "lan")
 		var v show.InterfaceView
 		b.json(&v, "show", "interfaces", "lan", "--json")
 		before, err := b.links.LinkByName("lan")
@@ -128,7 +128,7 @@ func TestOperating(t *testing.T) {
 		if other.RX.Packets == 0 || !other.Since.IsZero() {
 			t.Errorf("wan was cleared, too: %+v", other)
 		}
-		b.want(0, "begin at 0", "clear", "counters")
+		b.want(0, "reset to 0", "clear", "counters")
 		b.want(1, `no reason has the name "spoofd": did you mean spoofed?`, "show", "drops", "spoofd")
 		if said := b.want(0, "spoofed", "show", "drops", "spoofed").out; strings.Contains(said, "Left to the kernel") {
 			t.Errorf("show drops spoofed:\n%s", said)
@@ -203,12 +203,12 @@ func followLog(t *testing.T, b *box) {
 	if !lines.Scan() {
 		t.Fatal("no line that was there before")
 	}
-	b.want(0, "neighbours forgotten", "clear", "arp")
+	b.want(0, "neighbours cleared", "clear", "arp")
 	for found := false; !found; {
 		if !lines.Scan() {
 			t.Fatal("the log ended before what was done")
 		}
-		found = strings.Contains(lines.Text(), "neighbours forgotten")
+		found = strings.Contains(lines.Text(), "neighbours cleared")
 	}
 	b.want(0, "", "stop")
 	last := ""

@@ -13,8 +13,8 @@ func TestRoutingViewsAndVerbs(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
 	b.start()
-	b.want(1, "BGP has no peers", "clear", "bgp", "all")
-	b.want(1, "OSPF does not run", "clear", "ospf")
+	b.want(1, "no BGP peers", "clear", "bgp", "all")
+	b.want(1, "OSPF is not running", "clear", "ospf")
 	b.want(0, "applied", "apply", b.file("routing.yaml", `version: 1
 system: {router-id: 192.0.2.1}
 interfaces:
@@ -34,7 +34,7 @@ routing:
 	b.want(0, "ipv4: 1 destinations", "show", "bgp", "summary")
 	b.want(0, "0 routes taken of at most 10, 0 told", "show", "bgp", "neighbors", "isp")
 	b.want(0, "0 routes told to isp (198.51.100.2)", "show", "bgp", "neighbors", "isp", "advertised")
-	b.want(1, `no BGP peer is called "ips": expected one of isp, or its address`, "show", "bgp", "neighbors", "ips")
+	b.want(1, `no BGP peer "ips": expected one of isp, or its address`, "show", "bgp", "neighbors", "ips")
 	b.want(2, "expected received or advertised", "show", "bgp", "neighbors", "isp", "sent")
 	b.want(0, "announced here", "show", "bgp", "192.0.2.0/24")
 	b.want(0, "no path in BGP", "show", "bgp", "203.0.113.1")
@@ -55,7 +55,7 @@ routing:
 	}
 	b.want(0, "no route", "show", "ip", "route", "bgp")
 	b.want(0, "C  2001:db8::/64", "show", "ipv6", "route", "connected")
-	b.want(2, "longer-prefixes stands behind a prefix", "show", "ip", "route", "bgp", "longer-prefixes")
+	b.want(2, "expected a prefix before longer-prefixes", "show", "ip", "route", "bgp", "longer-prefixes")
 
 	b.want(0, "cleared: isp (198.51.100.2)\n", "clear", "bgp", "isp", "soft")
 	b.want(0, "cleared: isp (198.51.100.2)\n", "clear", "bgp", "all")

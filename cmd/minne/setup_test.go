@@ -193,9 +193,9 @@ func TestSetupFromAFile(t *testing.T) {
 	b.newNeighbour("wan")
 	b.newNeighbour("lan")
 	wrong := b.file("wrong.yaml", "wan: nowhere\n")
-	b.want(1, "there is no port \"nowhere\"; there are lan, wan", "setup", "--netns", b.netns, "--answers", wrong, "--no-probe")
+	b.want(1, "no port \"nowhere\"; expected one of lan, wan", "setup", "--netns", b.netns, "--answers", wrong, "--no-probe")
 	b.want(3, "did you mean wan?", "setup", "--netns", b.netns, "--answers", b.file("typo.yaml", "wam: wan\n"), "--no-probe")
-	b.want(1, "there is nobody to ask", "setup", "--netns", b.netns, "--files", b.root, "--no-probe")
+	b.want(1, "no console to ask on", "setup", "--netns", b.netns, "--files", b.root, "--no-probe")
 	b.file("answers.yaml", "wan: wan\nwan-address: 198.51.100.2/30\nwan-gateway: 198.51.100.1\nwan-dns: [198.51.100.53]\nhostname: attic\n")
 	b.want(0, "as soon as its daemon starts", "setup", "--netns", b.netns, "--files", b.root, "--no-probe")
 	b.start()
@@ -252,7 +252,7 @@ services: {ssh: {interfaces: [lan]}}
 	file := b.file("ssh.yaml", text)
 	if _, err := exec.Command("getent", "passwd", "admin").Output(); err != nil {
 		// sshd asks the host's list of users. Without the user, nothing is touched.
-		b.want(1, "make that user", "apply", file)
+		b.want(1, "create that user", "apply", file)
 	}
 	users := b.withAdmin()
 	b.end(syscall.SIGTERM)

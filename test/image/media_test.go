@@ -225,7 +225,7 @@ func TestPulledStick(t *testing.T) {
 	m.Run("while [ -e /dev/sda ]; do sleep 1; done; echo 3 >/proc/sys/vm/drop_caches")
 	forwards(t, m)
 	m.Write("/tmp/minne.yaml", strings.Replace(plain, "edge", "changed", 1))
-	if out, code := m.Try("minne apply /tmp/minne.yaml"); code != "1" || !strings.Contains(out, "the medium can't be read: it was pulled out") {
+	if out, code := m.Try("minne apply /tmp/minne.yaml"); code != "1" || !strings.Contains(out, "cannot read the boot medium: it is removed") {
 		t.Errorf("a commit without the medium: exit code %s\n%s", code, out)
 	}
 	m.Monitor("drive_add 0 if=none,id=again,format=raw,cache=unsafe,file=" + disk)

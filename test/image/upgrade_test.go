@@ -194,8 +194,8 @@ func TestUpgrade(t *testing.T) {
 	s := session{t: t, log: log}
 	s.commits(m)
 
-	refused(t, m, disk, u.url+u.offer("stranger", "", nil, stranger), "no key that this router trusts signed it")
-	refused(t, m, disk, u.url+u.offer("unsigned", "", nil, nil), "nobody signed it")
+	refused(t, m, disk, u.url+u.offer("stranger", "", nil, stranger), "not signed by a trusted key")
+	refused(t, m, disk, u.url+u.offer("unsigned", "", nil, nil), "it is not signed")
 	refused(t, m, disk, u.url+u.offer("arm", "", func(s *slot.System) { s.Arch = "arm64" }, u.key), "is for arm64: this router is amd64")
 	refused(t, m, disk, u.url+u.offer("older", "", func(s *slot.System) { s.Built = u.was.Built.Add(-time.Hour) }, u.key), "--downgrade")
 	refused(t, m, disk, "none.upgrade", "neither in this directory nor on the medium's FAT partition")

@@ -256,7 +256,7 @@ func Read(from io.Reader, passphrase string) (Backup, error) {
 		return Backup{}, ErrDamaged
 	}
 	if b.Format == 0 {
-		return Backup{}, fmt.Errorf("%w: it holds no %s", ErrForeign, describing)
+		return Backup{}, fmt.Errorf("%w: %s is missing in it", ErrForeign, describing)
 	}
 	return b, nil
 }
@@ -304,7 +304,7 @@ func (b *Backup) take(h *tar.Header, content io.Reader) error {
 			return fmt.Errorf("%w (%s): format %d, this one reads up to %d; upgrade this router first", ErrNewer, b.Version, b.Format, Format)
 		}
 	case b.Format == 0:
-		return fmt.Errorf("%w: it does not begin with %s", ErrForeign, describing)
+		return fmt.Errorf("%w: expected %s as its first file", ErrForeign, describing)
 	case h.Name == running:
 		b.Running = string(text)
 	case h.Name == earlier:

@@ -64,10 +64,10 @@ func takeAgain(device string) error {
 		return err
 	}
 	if err := unix.Unmount(medium.Mount, unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("unmount the medium that is gone: %w", err)
+		return fmt.Errorf("unmount the removed medium: %w", err)
 	}
 	if err := unix.Mount(lookDir, medium.Mount, "", unix.MS_MOVE, ""); err != nil {
-		return fmt.Errorf("put %s in its place: %w", device, err)
+		return fmt.Errorf("mount %s in its place: %w", device, err)
 	}
 	if err := slot.Moved(device); err != nil {
 		return err

@@ -219,7 +219,7 @@ func firstPort() (string, error) {
 		ports = append(ports, port{bus, e.Name()})
 	}
 	if len(ports) == 0 {
-		return "", errors.New("this machine has no network card whose driver works")
+		return "", errors.New("no usable network card: no driver found one")
 	}
 	first := slices.MinFunc(ports, func(a, b port) int { return strings.Compare(a.bus+" "+a.name, b.bus+" "+b.name) })
 	return first.name, nil

@@ -82,7 +82,7 @@ func (r *Report) store() error {
 }
 
 // ErrNotImage is returned on a machine that did not boot from the router's image.
-var ErrNotImage = errors.New("this machine was not booted from the router's image, so nothing is known of its boot")
+var ErrNotImage = errors.New("this machine was not booted from Minne's image: there is no boot report")
 
 // ReadReport returns what happened at this boot.
 func ReadReport() (Report, error) {

@@ -50,11 +50,11 @@ func (w *Watchdog) Run(ctx context.Context) error {
 	f, timeout, err := openWatchdog(watchdogTimeout)
 	close(w.ready)
 	if errors.Is(err, fs.ErrNotExist) {
-		w.log.Info("this machine has no watchdog")
+		w.log.Info("this machine has no hardware watchdog")
 		return nil
 	}
 	if err != nil {
-		w.log.Warn("the watchdog can't be used", "error", err)
+		w.log.Warn("cannot use the hardware watchdog", "error", err)
 		return nil
 	}
 	defer f.Close() // without the letter V, which would disarm it
@@ -63,7 +63,7 @@ func (w *Watchdog) Run(ctx context.Context) error {
 	for {
 		w.answers()
 		if _, err := f.Write([]byte{0}); err != nil {
-			w.log.Warn("the watchdog can't be fed: the machine may be reset", "error", err)
+			w.log.Warn("cannot keep the hardware watchdog alive; it may reset the machine", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -93,7 +93,7 @@ func openWatchdog(seconds int) (*os.File, time.Duration, error) {
 func armTrial(context.Context, *Report) error {
 	f, _, err := openWatchdog(trialTimeout)
 	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("no watchdog: if this system hangs, somebody has to restart the machine")
+		return errors.New("no hardware watchdog: if this system hangs, restart the machine by hand")
 	}
 	if err != nil {
 		return fmt.Errorf("watchdog: %w", err)

@@ -79,7 +79,7 @@ func checkWANAddress(text string) error {
 		return nil
 	}
 	if strings.HasPrefix(strings.ToLower(text), "ppp") {
-		return errors.New("PPPoE is not there yet: put a modem that routes in front, and take dhcp")
+		return errors.New("PPPoE is not supported here yet: use a modem that routes, and dhcp")
 	}
 	p, err := netip.ParsePrefix(text)
 	if err != nil || !p.Addr().Is4() || p.Bits() == 0 || p.Masked().Addr() == p.Addr() && p.Bits() < 31 {
@@ -92,7 +92,7 @@ func checkWANAddress(text string) error {
 func checkGateway(a Answers) error {
 	if a.WANAddress == "" || a.WANAddress == byDHCP {
 		if a.WANGateway.IsValid() || len(a.WANDNS) > 0 {
-			return errors.New("wan-gateway and wan-dns belong to a fixed wan-address; a DHCP server tells them itself")
+			return errors.New("remove wan-gateway and wan-dns: they belong to a fixed wan-address; with dhcp the server assigns them")
 		}
 		return nil
 	}
@@ -103,7 +103,7 @@ func checkGateway(a Answers) error {
 	case !a.WANGateway.IsValid():
 		return errors.New("a fixed address needs the provider's router: wan-gateway")
 	case !p.Contains(a.WANGateway) || p.Addr() == a.WANGateway:
-		return fmt.Errorf("the gateway %s is no other host of %s", a.WANGateway, p.Masked())
+		return fmt.Errorf("the gateway %s is not another host in %s", a.WANGateway, p.Masked())
 	case len(a.WANDNS) == 0:
 		return errors.New("a fixed address needs the provider's DNS servers: wan-dns")
 	}
@@ -120,7 +120,7 @@ func checkLAN(text string) error {
 		return fmt.Errorf("%q: expected this router's address with the length of the network, as %s", text, offeredLANs[0])
 	}
 	if p.Bits() < 16 || p.Bits() > 28 {
-		return fmt.Errorf("%s: a LAN of length 16 to 28 is expected", p)
+		return fmt.Errorf("%s: expected a prefix length of 16 to 28", p)
 	}
 	return nil
 }
@@ -158,14 +158,14 @@ func (a Answers) complete(ports []Port) (Answers, error) {
 		if len(ports) == 1 {
 			found = ports[0].Name
 		}
-		return a, fmt.Errorf("a router needs two ports, found: %s; plug another network card in, or write %s by hand", found, "minne.yaml")
+		return a, fmt.Errorf("a router needs two ports, found: %s; add a network card, or write %s by hand", found, "minne.yaml")
 	}
 	if a.WAN == "" {
 		a.WAN = ports[guessWAN(ports)].Name
 	}
 	i, ok := findPort(ports, a.WAN)
 	if !ok {
-		return a, fmt.Errorf("there is no port %q; there are %s", a.WAN, portNames(ports))
+		return a, fmt.Errorf("no port %q; expected one of %s", a.WAN, portNames(ports))
 	}
 	a.WAN = ports[i].Name
 	if a.WANAddress == "" {
@@ -184,10 +184,10 @@ func (a Answers) complete(ports []Port) (Answers, error) {
 		}
 	}
 	if a.hostless && (a.SSH != "off" || a.Password != "") {
-		return a, errors.New("this host has no user admin: make one (adduser admin), or leave ssh off and log in as you always did")
+		return a, errors.New("this host has no user admin: create one (adduser admin), or leave ssh off and log in as before")
 	}
 	if a.beside && (a.SSH == "password" || a.Password != "") {
-		return a, errors.New("this router shares its host with others, and does not set the password of the host's admin: log in by key, or leave ssh off")
+		return a, errors.New("this instance does not own its host, so it cannot set the password of admin: use an SSH key, or leave ssh off")
 	}
 	if wan, err := netip.ParsePrefix(a.WANAddress); err == nil && wan.Overlaps(netip.MustParsePrefix(a.LAN)) {
 		return a, fmt.Errorf("the LAN %s overlaps the provider's network %s", a.LAN, wan.Masked())

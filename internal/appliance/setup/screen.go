@@ -28,7 +28,7 @@ type conversation struct {
 }
 
 // errGone is the end of the console while it is asked.
-var errGone = errors.New("nobody answers: the console ended; nothing was changed")
+var errGone = errors.New("no answer: the console was closed; nothing was changed")
 
 // converse reads lines in the background: a console can't be read with an end in
 // sight, and the questions end with ctx.
@@ -163,7 +163,7 @@ func (a *Answers) takeWAN(text string) error {
 	for i, word := range words[1:] {
 		address, err := netip.ParseAddr(word)
 		if err != nil {
-			return fmt.Errorf("%q is no address", word)
+			return fmt.Errorf("%q is not an address", word)
 		}
 		if i == 0 {
 			b.WANGateway = address

@@ -54,10 +54,10 @@ type Options struct {
 }
 
 // ErrConfigured says that the router has a configuration.
-var ErrConfigured = errors.New("the router has a configuration already; change it and apply it, or start anew by --force")
+var ErrConfigured = errors.New("the router has a configuration already: edit and apply it, or replace it with --force")
 
 // ErrNobody says that there is neither a console nor a file with answers.
-var ErrNobody = errors.New("there is nobody to ask: no console, and no file of answers")
+var ErrNobody = errors.New("no console to ask on, and no answers file: use --answers FILE")
 
 // AtBoot sets a router of the image up from the files on its FAT partition, if there are any: the
 // console asks later.
@@ -260,7 +260,7 @@ func (o Options) apply(ctx context.Context, text, comment string) (running bool,
 		return true, err
 	}
 	if all, err := revisions.ReadAll(o.Instance.RevisionsDir()); err == nil && len(all) > 0 {
-		return false, errors.New("the router has revisions, so its daemon has to make the commit: start it first")
+		return false, errors.New("the router has revisions: start its daemon first, which makes the commit")
 	}
 	return false, nil
 }

@@ -107,14 +107,14 @@ func TestScreenFits(t *testing.T) {
 func TestWrongAnswers(t *testing.T) {
 	for wrong, told := range map[string]string{
 		"9\n\n\n\n\n\n":                                                   "expected a number from 1 to 3",
-		"\npppoe\n\n\n\n\n":                                               "PPPoE is not there yet",
+		"\npppoe\n\n\n\n\n":                                               "PPPoE is not supported here yet",
 		"\n198.51.100.2\n\n\n\n\n":                                        "expected dhcp, or an address with its length",
 		"\n198.51.100.2/30\n\n\n\n\n":                                     "needs the provider's router",
-		"\n198.51.100.2/30 203.0.113.1\n\n\n\n\n":                         "is no other host of 198.51.100.0/30",
+		"\n198.51.100.2/30 203.0.113.1\n\n\n\n\n":                         "is not another host in 198.51.100.0/30",
 		"\n198.51.100.2/30 198.51.100.1\n\n\n\n\n":                        "DNS servers",
-		"\ndhcp 198.51.100.1\n\n\n\n\n":                                   "a DHCP server tells them itself",
+		"\ndhcp 198.51.100.1\n\n\n\n\n":                                   "with dhcp the server assigns them",
 		"\n\n10.0.0.0/24\n\n\n\n":                                         "expected this router's address",
-		"\n\n10.0.0.1/30\n\n\n\n":                                         "length 16 to 28",
+		"\n\n10.0.0.1/30\n\n\n\n":                                         "length of 16 to 28",
 		"\n192.168.77.9/24 192.168.77.1 9.9.9.9\n192.168.77.2/24\n\n\n\n": "overlaps the provider's network",
 		"\n\n\nmy router\n\n\n":                                           "expected letters, digits and dashes",
 		"\n\n\n\nssh-ed25519 AAAA\n\n":                                    "cut off or mistyped",
@@ -137,7 +137,7 @@ func TestReadAnswers(t *testing.T) {
 		"wan: enp2s0\n": "",
 		"wan-address: 198.51.100.2/30\nwan-gateway: 198.51.100.1\nwan-dns: [9.9.9.9]\nlan: 10.0.0.1/24\nhostname: attic\nssh-keys: [\"" + key + "\"]\n": "",
 		"wam: eth0\n":                         "did you mean wan?",
-		"wan-address: pppoe\n":                "PPPoE is not there yet",
+		"wan-address: pppoe\n":                "PPPoE is not supported here yet",
 		"wan-address: 198.51.100.2/30\n":      "needs the provider's router",
 		"lan: 10.0.0.1\n":                     "answers.yaml:1:6",
 		"ssh: key\n":                          "there is no key that could log in",
@@ -233,7 +233,7 @@ func TestPasswordOfAUserThatExists(t *testing.T) {
 			t.Errorf("the hash is not of the password that was shown: %v", err)
 		}
 	}
-	if _, err := (Answers{beside: true, SSH: "password"}).complete(ports); err == nil || !strings.Contains(err.Error(), "shares its host") {
+	if _, err := (Answers{beside: true, SSH: "password"}).complete(ports); err == nil || !strings.Contains(err.Error(), "does not own its host") {
 		t.Errorf("a password beside others: %v", err)
 	}
 }

@@ -107,7 +107,7 @@ func Read(r io.ReaderAt, size int64) (Trailer, error) {
 		return Trailer{}, err
 	}
 	if t.Size <= 0 || t.Size > size-TrailerSize {
-		return Trailer{}, fmt.Errorf("%w: trailer tells of %d bytes, there is room for %d", ErrDamaged, t.Size, size-TrailerSize)
+		return Trailer{}, fmt.Errorf("%w: trailer says %d bytes, expected at most %d", ErrDamaged, t.Size, size-TrailerSize)
 	}
 	return t, nil
 }
@@ -120,7 +120,7 @@ func parse(raw []byte) (Trailer, error) {
 	line, rest, ok := bytes.Cut(rest, []byte("\n"))
 	signed, rest, ok2 := bytes.Cut(rest, []byte("\n"))
 	if !ok || !ok2 || len(bytes.Trim(rest, "\x00")) > 0 {
-		return Trailer{}, fmt.Errorf("%w: trailer has not the three lines expected", ErrDamaged)
+		return Trailer{}, fmt.Errorf("%w: trailer: expected three lines", ErrDamaged)
 	}
 	t := Trailer{line: line}
 	if err := json.Unmarshal(line, &t.System); err != nil {

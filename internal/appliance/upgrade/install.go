@@ -27,7 +27,7 @@ type Options struct {
 }
 
 // ErrTrial is returned while the running system itself is still on trial.
-var ErrTrial = errors.New("the running system is on trial: wait until it is found good (minne upgrade --status), or restart the router to go back")
+var ErrTrial = errors.New("the running system is on trial: wait until the upgrade is accepted (minne upgrade --status), or restart the router to fall back")
 
 // Check says whether a system may replace the running one, without touching the medium.
 func (m Medium) Check(s *Source, o Options) error {
@@ -44,7 +44,7 @@ func (m Medium) Check(s *Source, o Options) error {
 	}
 	running, err := m.Holds(m.Booted, false)
 	if err == nil && s.Trailer.Built.Before(running.Built) && !o.Downgrade {
-		return fmt.Errorf("%s is version %s, built %s; the running one is %s, built %s: say --downgrade to go back on purpose",
+		return fmt.Errorf("%s is version %s, built %s; the running one is %s, built %s: add --downgrade to install an older version",
 			s.Name, s.Trailer.Version, s.Trailer.Built.Format(time.DateTime), running.Version, running.Built.Format(time.DateTime))
 	}
 	return nil
@@ -52,7 +52,7 @@ func (m Medium) Check(s *Source, o Options) error {
 
 func trusted(t slot.Trailer, keys []ed25519.PublicKey) error {
 	if !t.HasSignature() {
-		return errors.New("nobody signed it: expected an upgrade signed by a key of this router")
+		return errors.New("it is not signed: expected a signature by a key that this router trusts")
 	}
 	var names []string
 	for _, key := range keys {
@@ -62,9 +62,9 @@ func trusted(t slot.Trailer, keys []ed25519.PublicKey) error {
 		names = append(names, keyfile.Fingerprint(key))
 	}
 	if len(names) == 0 {
-		return fmt.Errorf("this router trusts no key yet: put the signer's public key into %s", LocalKeysDir)
+		return fmt.Errorf("this router trusts no key yet: copy the signer's public key to %s", LocalKeysDir)
 	}
-	return fmt.Errorf("no key that this router trusts signed it (trusted: %s): nothing was written", strings.Join(names, ", "))
+	return fmt.Errorf("not signed by a trusted key (trusted: %s): nothing was written", strings.Join(names, ", "))
 }
 
 // Install writes a system to the slot that is not in use and has it tried at the
@@ -81,7 +81,7 @@ func (m Medium) Install(ctx context.Context, s *Source, o Options) (target strin
 	}
 	size, err := d.Size()
 	if err == nil && s.Trailer.Size > size-slot.TrailerSize {
-		err = fmt.Errorf("%s has %d bytes, there is room for %d: this medium is too small for it", s.Name, s.Trailer.Size, size-slot.TrailerSize)
+		err = fmt.Errorf("%s has %d bytes, the slot holds %d: the medium is too small", s.Name, s.Trailer.Size, size-slot.TrailerSize)
 	}
 	if err == nil {
 		err = m.setState(slot.State{Slot: m.Booted}) // nothing may boot the slot that is written
@@ -115,7 +115,7 @@ func (m Medium) Undo(o Options) (target string, to slot.System, err error) {
 	target = slot.Other(m.Booted)
 	t, err := m.Holds(target, true)
 	if err != nil {
-		return "", to, fmt.Errorf("there is nothing to go back to: %w", err)
+		return "", to, fmt.Errorf("no system to fall back to: %w", err)
 	}
 	return target, t.System, m.tryNext(target, t.System, o.Promised)
 }
@@ -148,7 +148,7 @@ func write(ctx context.Context, d Device, size int64, s *Source, progress func(d
 		return err
 	}
 	if err := s.Trailer.CheckPayload(io.NewSectionReader(d, 0, s.Trailer.Size)); err != nil {
-		return fmt.Errorf("what was written, read again: %w", err)
+		return fmt.Errorf("verify what was written: %w", err)
 	}
 	if _, err := d.WriteAt(s.Trailer.Raw(), end); err != nil {
 		return err

@@ -81,7 +81,7 @@ func Open(ctx context.Context, name string) (*Source, error) {
 		return nil, fmt.Errorf("%s: %w: expected an upgrade file of Minne", name, err)
 	}
 	if s.Trailer.Size != info.Size()-slot.TrailerSize {
-		return nil, fmt.Errorf("%s: %d bytes, expected %d: it was cut or something was added", name, info.Size(), s.Trailer.Size+slot.TrailerSize)
+		return nil, fmt.Errorf("%s: %d bytes, expected %d: the file is incomplete or changed", name, info.Size(), s.Trailer.Size+slot.TrailerSize)
 	}
 	return s, nil
 }
@@ -121,7 +121,7 @@ func get(ctx context.Context, url, ranged string) (*http.Response, error) {
 	if answer.StatusCode != want {
 		answer.Body.Close()
 		if ranged != "" && answer.StatusCode == http.StatusOK {
-			return nil, fmt.Errorf("%s: the server can't send a part of a file: fetch the file first, then: minne upgrade FILE", url)
+			return nil, fmt.Errorf("%s: the server does not support range requests: download the file, then: minne upgrade FILE", url)
 		}
 		return nil, fmt.Errorf("%s: the server answered %s", url, answer.Status)
 	}
@@ -156,7 +156,7 @@ func openURL(ctx context.Context, url string) (*Source, error) {
 			return nil, err
 		}
 		return &watched{body: answer.Body, stop: stop, timer: time.AfterFunc(stallTime, func() {
-			stop(fmt.Errorf("%s: nothing came for %v", url, stallTime))
+			stop(fmt.Errorf("%s: no data for %v", url, stallTime))
 		}), ctx: ctx}, nil
 	}
 	return s, nil

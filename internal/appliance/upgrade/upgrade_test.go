@@ -259,8 +259,8 @@ func TestRefused(t *testing.T) {
 		file []byte
 		says string
 	}{
-		"an unsigned file":         {system("2", 2000, 1<<20, nil, nil), "nobody signed it"},
-		"another's signature":      {system("2", 2000, 1<<20, stranger, nil), "no key that this router trusts"},
+		"an unsigned file":         {system("2", 2000, 1<<20, nil, nil), "not signed"},
+		"another's signature":      {system("2", 2000, 1<<20, stranger, nil), "not signed by a trusted key"},
 		"another architecture":     {system("2", 2000, 1<<20, private, func(s *slot.System) { s.Arch = "pdp11" }), "this router is " + runtime.GOARCH},
 		"an older version":         {system("0", 500, 1<<20, private, nil), "--downgrade"},
 		"too big for the slot":     {system("2", 2000, slotSize, private, nil), "medium is too small"},
@@ -294,7 +294,7 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	s := newStick(t, nil)
-	if _, _, err := s.Undo(options); err == nil || !strings.Contains(err.Error(), "nothing to go back to") {
+	if _, _, err := s.Undo(options); err == nil || !strings.Contains(err.Error(), "no system to fall back to") {
 		t.Errorf("undo without another system: %v", err)
 	}
 	older := options
@@ -337,7 +337,7 @@ func TestOverHTTP(t *testing.T) {
 	if got := s.boot(t); got.Version != "2" {
 		t.Errorf("booted %+v", got)
 	}
-	for path, says := range map[string]string{"/missing": "404", "/whole": "fetch the file first", "/page": "expected an upgrade file"} {
+	for path, says := range map[string]string{"/missing": "404", "/whole": "download the file", "/page": "expected an upgrade file"} {
 		if _, err := Open(t.Context(), server.URL+path); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v: expected %q", path, err, says)
 		}

@@ -84,7 +84,7 @@ func (b *Book) Clear(key string) {
 	}
 	b.mu.Unlock()
 	if i >= 0 {
-		b.log.Info("right again", "part", key, "was", was.Text, "for", time.Since(was.Since).Round(time.Millisecond))
+		b.log.Info("recovered", "part", key, "was", was.Text, "for", time.Since(was.Since).Round(time.Millisecond))
 	}
 }
 
@@ -97,7 +97,7 @@ func (b *Book) Repaired(key, text string) {
 	}
 	b.repaired++
 	b.mu.Unlock()
-	b.log.Warn("repaired what something else had changed", "part", key, "changed", text)
+	b.log.Warn("repaired a change by another program", "part", key, "changed", text)
 }
 
 // Faults returns what is wrong now, the oldest first.

@@ -42,7 +42,7 @@ func New(path string) (ed25519.PublicKey, error) {
 		return nil, err
 	}
 	if _, err := os.Lstat(path + ".pub"); err == nil {
-		return nil, fmt.Errorf("%s.pub is there already: a key is never overwritten; give another name", path)
+		return nil, fmt.Errorf("%s.pub exists already and keys are never overwritten: choose another name", path)
 	}
 	if err := writeNew(path, &pem.Block{Type: "PRIVATE KEY", Bytes: secret}, 0o600); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func New(path string) (ed25519.PublicKey, error) {
 func writeNew(path string, block *pem.Block, mode os.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("%s is there already: a key is never overwritten; give another name", path)
+		return fmt.Errorf("%s exists already and keys are never overwritten: choose another name", path)
 	}
 	if err != nil {
 		return fmt.Errorf("key: %w", err)

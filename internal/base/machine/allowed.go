@@ -15,7 +15,7 @@ const mostCPUs = 1024
 func Allowed() ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return nil, fmt.Errorf("ask for the processors: %w", err)
+		return nil, fmt.Errorf("read the list of CPUs: %w", err)
 	}
 	var cpus []int
 	for cpu := range mostCPUs {

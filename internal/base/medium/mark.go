@@ -22,7 +22,7 @@ import (
 const markFile = "/run/minne-medium.mark"
 
 // ErrGone is wrapped by errors of reading a medium that was pulled out.
-var ErrGone = errors.New("the medium can't be read: it was pulled out, or is damaged")
+var ErrGone = errors.New("cannot read the boot medium: it is removed or damaged")
 
 // Note notes what is on the medium. Where that can't be read whole, or not be noted, no medium will be the same:
 // it takes a restart, but what has been written is as good as ever.

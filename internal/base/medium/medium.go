@@ -30,7 +30,7 @@ const lockFile = "/run/minne-medium.lock"
 
 // ErrReadOnly is wrapped by the error for a medium that can't be written: worn out,
 // with its switch on "lock", or damaged.
-var ErrReadOnly = errors.New("the medium can't be written")
+var ErrReadOnly = errors.New("cannot write the boot medium")
 
 // retries bounds how long a file that somebody has open for writing may keep the
 // medium writable: the last one that ends makes it read-only again.

@@ -82,13 +82,13 @@ func (s *section) next(in io.Reader) (kind uint32, body []byte, err error) {
 			}
 		}
 		if s.order == nil {
-			return 0, nil, fmt.Errorf("byte order % x can't be right: the file is damaged", head[8:])
+			return 0, nil, fmt.Errorf("byte order % x is unknown: the file is damaged", head[8:])
 		}
 	}
 	kind = s.order.Uint32(head[:])
 	length := s.order.Uint32(head[4:])
 	if length < uint32(12+already) || length%4 != 0 || length > MaxBytes {
-		return 0, nil, fmt.Errorf("a length of %d bytes can't be right: the file is damaged", length)
+		return 0, nil, fmt.Errorf("a length of %d bytes is impossible: the file is damaged", length)
 	}
 	rest := int64(length) - 8 - int64(already)
 	if length > 2*maxRecord {
@@ -176,7 +176,7 @@ func (c *reader) enhanced(s *section, body []byte) error {
 	units := uint64(s.order.Uint32(body[4:]))<<32 | uint64(s.order.Uint32(body[8:]))
 	high, low := bits.Mul64(units, 1e9)
 	if high >= i.units {
-		return fmt.Errorf("time %d can't be right: the file is damaged", units)
+		return fmt.Errorf("time %d is impossible: the file is damaged", units)
 	}
 	s.last, _ = bits.Div64(high, low, i.units)
 	return c.packet(s, i, body[20:20+held], wire)

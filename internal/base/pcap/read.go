@@ -104,7 +104,7 @@ func (c *reader) readPcap(in io.Reader) error {
 		}
 		held, wire := order.Uint32(record[8:]), order.Uint32(record[12:])
 		if held > maxRecord {
-			return fmt.Errorf("frame %d: %d bytes can't be right: the file is damaged", c.read+1, held)
+			return fmt.Errorf("frame %d: %d bytes is impossible: the file is damaged", c.read+1, held)
 		}
 		frame = append(frame[:0], make([]byte, held)...)
 		if _, err := io.ReadFull(in, frame); err != nil {

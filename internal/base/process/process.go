@@ -157,7 +157,7 @@ func (p *Process) Stop(ctx context.Context, limit time.Duration) error {
 			return ctx.Err()
 		}
 	}
-	return fmt.Errorf("%s: process %d does not end", p.Name, p.PID)
+	return fmt.Errorf("%s: process %d does not stop", p.Name, p.PID)
 }
 
 // Signal sends a signal to the process, and to no other that has its pid by now.

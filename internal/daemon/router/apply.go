@@ -202,7 +202,7 @@ func (e *Engine) settled(t *target, changes []plan.Change) api.Result {
 
 // takeBack restores what ran before, after a step of t failed.
 func (e *Engine) takeBack(ctx context.Context, t, previous *target, begun []string, failure *stepError) error {
-	e.log.Error("apply failed, going back", "revision", t.rev.Number, "step", failure.step, "error", failure.err)
+	e.log.Error("apply failed, rolling back", "revision", t.rev.Number, "step", failure.step, "error", failure.err)
 	before, name := previous, ""
 	if before == nil {
 		before, name = e.nothing(), "no configuration"
@@ -213,7 +213,7 @@ func (e *Engine) takeBack(ctx context.Context, t, previous *target, begun []stri
 	e.discard(t.rev, fmt.Sprintf("apply failed at %v", failure))
 	if err != nil {
 		e.note(err)
-		e.log.Error("going back failed too", "error", err)
+		e.log.Error("rollback failed too", "error", err)
 		return &api.Error{Kind: api.Failed, Step: failure.step, Message: fmt.Sprintf(
 			"%v\nrestoring %s failed too: %v\nthe router is between the two; remove the cause, then: minne rollback %d",
 			failure, name, err, before.rev.Number)}
@@ -228,6 +228,6 @@ func (e *Engine) discard(rev revisions.Revision, reason string) {
 	e.dropRestore(rev)
 	rev.State, rev.Reason, rev.Deadline = revisions.Reverted, reason, nil
 	if err := e.store.Update(rev); err != nil {
-		e.log.Error("can't record that a revision was reverted; the next start will find out", "revision", rev.Number, "error", err)
+		e.log.Error("cannot record the rollback of a revision; the next start detects it", "revision", rev.Number, "error", err)
 	}
 }

@@ -32,7 +32,7 @@ type CaptureEnd struct {
 	Why string `json:"why,omitempty"`
 }
 
-var errStopping = errors.New("the daemon stops")
+var errStopping = errors.New("the daemon is stopping")
 
 // answerCapture captures until the one who asked hangs up, or asks for the end.
 func (d *Daemon) answerCapture(ctx context.Context, filter fastpath.CaptureFilter, say func(CaptureEvent) error) error {

@@ -68,7 +68,7 @@ func (e *Engine) Confirm(ctx context.Context, user string) (api.Result, error) {
 	kept := t.rev
 	kept.State, kept.Deadline = revisions.Confirmed, nil
 	if err := e.store.Update(kept); err != nil {
-		return api.Result{}, fmt.Errorf("not confirmed, and reverted at %s unless it is: %w", t.rev.Deadline.Wall.Format(time.TimeOnly), err)
+		return api.Result{}, fmt.Errorf("not confirmed; the router rolls back at %s unless you confirm: %w", t.rev.Deadline.Wall.Format(time.TimeOnly), err)
 	}
 	e.disarm()
 	confirmed := *t
@@ -197,7 +197,7 @@ func (e *Engine) arm(t *target) {
 	stop, err := e.clock.at(t.rev.Deadline.Boottime, func() { e.late(t) })
 	if err != nil {
 		// Without a timer nobody would revert it: better at once than never.
-		e.log.Error("can't wait for the deadline, reverting now", "error", err)
+		e.log.Error("cannot start the confirm timer; rolling back now", "error", err)
 		go e.late(t)
 		return
 	}

@@ -141,7 +141,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	})
 	d.parts.firewall.KeepGuard()
 	if err := d.engine.Start(ctx); err != nil {
-		d.log.Error("the stored configuration is not fully in place", "error", err)
+		d.log.Error("parts of the stored configuration are not in force", "error", err)
 	}
 	for _, t := range d.tasks {
 		running.Go(func() {
@@ -158,9 +158,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 
 	select {
 	case err = <-failed:
-		d.log.Error("stopping: forwarding goes on without the daemon", "error", err)
+		d.log.Error("stopping; forwarding continues without the daemon", "error", err)
 	case <-ctx.Done():
-		d.log.Info("stopping: forwarding goes on without the daemon")
+		d.log.Info("stopping; forwarding continues without the daemon")
 	}
 	notify("STOPPING=1")
 	d.parts.fastpath.EndCapture(errStopping)
@@ -199,7 +199,7 @@ func (d *Daemon) tellBoot(ctx context.Context) {
 		revision = s.Running.Number
 	}
 	if err := boot.Started(ctx, revision, s.Degraded); err != nil {
-		d.log.Error("help after a boot that went wrong", "error", err)
+		d.log.Error("cannot start the rescue login", "error", err)
 	}
 }
 
@@ -209,7 +209,7 @@ func (d *Daemon) awaitReady(ctx context.Context, t task.Task) {
 	case <-t.Ready():
 	case <-ctx.Done():
 	case <-time.After(startGrace):
-		d.log.Warn("going on without waiting", "for", t)
+		d.log.Warn("not ready in time; continuing", "for", t)
 	}
 }
 

@@ -162,7 +162,7 @@ func (e *Engine) settle(atMost time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), atMost)
 	defer cancel()
 	if err := e.wait(ctx, "the end of the daemon"); err != nil {
-		e.log.Error("a change is still being made; the next start will undo it")
+		e.log.Error("a commit is still running; the next start rolls it back")
 	}
 	e.disarm()
 }
@@ -238,7 +238,7 @@ func (e *Engine) recall(rev revisions.Revision) (*target, error) {
 	t := e.render(in)
 	t.rev = rev
 	if now := e.fingerprint(in); !maps.Equal(now, rev.Secrets) {
-		e.log.Warn("secrets or files of the firewall have changed since this revision was applied; it gets today's", "revision", rev.Number)
+		e.log.Warn("secrets or firewall files have changed since this revision was applied; the current ones are used", "revision", rev.Number)
 	}
 	return t, nil
 }

@@ -434,7 +434,7 @@ func TestFirstStart(t *testing.T) {
 	b.wantStates(revisions.Confirmed)
 }
 
-// At start there is nothing to go back to: every part gets as far as it can.
+// At start no system to fall back to: every part gets as far as it can.
 func TestStartGoesAsFarAsItCan(t *testing.T) {
 	b := newBench(t)
 	b.apply("r1", 0)

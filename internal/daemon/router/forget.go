@@ -53,7 +53,7 @@ func (d *Daemon) answerClearNeighbors(r *http.Request, q NeighborsToClear) (Forg
 		}
 	}
 	n, err := d.parts.kernel.ForgetNeighbours(r.Context(), family, name, address)
-	d.log.Info("neighbours forgotten", "number", n, "family", q.Family, "of", q.Of, "user", api.PeerOf(r.Context()).User)
+	d.log.Info("neighbours cleared", "number", n, "family", q.Family, "of", q.Of, "user", api.PeerOf(r.Context()).User)
 	return Forgotten{n}, err
 }
 
@@ -75,7 +75,7 @@ func (d *Daemon) answerClearConnections(r *http.Request, q flows.Selection) (For
 	if n > 0 {
 		d.parts.fastpath.ForgetFlows()
 	}
-	d.log.Warn("connections ended by hand", "number", n, "filter", fmt.Sprintf("%+v", filter), "user", api.PeerOf(r.Context()).User)
+	d.log.Warn("connections deleted by a user", "number", n, "filter", fmt.Sprintf("%+v", filter), "user", api.PeerOf(r.Context()).User)
 	return Forgotten{n}, err
 }
 
@@ -115,7 +115,7 @@ func (d *Daemon) answerClearCounters(r *http.Request, q CountersToClear) (api.Em
 	if q.Interface == "" {
 		d.zero.setRest(c.reasons, o.Guard, rules, now)
 	}
-	d.log.Info("counters begin at 0", "interface", q.Interface, "user", api.PeerOf(ctx).User)
+	d.log.Info("counters reset to 0", "interface", q.Interface, "user", api.PeerOf(ctx).User)
 	return api.Empty{}, nil
 }
 

@@ -69,7 +69,7 @@ func ownDir(dir string) error {
 		return err
 	}
 	if !ours(info) {
-		return fmt.Errorf("%s belongs to another user, who could take it away from the daemon: remove it, or chown root %s", dir, dir)
+		return fmt.Errorf("%s belongs to another user: remove it, or chown root %s", dir, dir)
 	}
 	if mode := info.Mode().Perm(); mode&0o022 != 0 {
 		return d.Chmod(mode &^ 0o022)
@@ -194,7 +194,7 @@ func sameNetns(inst instance.Instance) error {
 		return err
 	}
 	if _, its, _ := strings.Cut(strings.TrimSpace(string(content)), "\n"); its != "" && its != netns {
-		return fmt.Errorf("instance %s is in another network namespace (%s): say which with --netns", inst.Name, its)
+		return fmt.Errorf("instance %s is in another network namespace (%s): name it with --netns", inst.Name, its)
 	}
 	return nil
 }
@@ -212,7 +212,7 @@ func WaitStopped(ctx context.Context, inst instance.Instance) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the daemon does not end: %w", err)
+			return fmt.Errorf("the daemon does not stop: %w", err)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

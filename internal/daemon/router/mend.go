@@ -70,11 +70,11 @@ func (m *mender) Run(ctx context.Context) error {
 		err := m.reapply(ctx)
 		switch {
 		case err == nil:
-			m.log.Info("the running configuration is fully in place")
+			m.log.Info("the running configuration is in force again")
 			pause, said = m.pause, ""
 		case ctx.Err() == nil:
 			if err.Error() != said { // once per cause
-				m.log.Warn("the running configuration is still not fully in place", "error", err)
+				m.log.Warn("parts of the running configuration are still not in force", "error", err)
 				said = err.Error()
 			}
 			pause = min(2*pause, mendLast)

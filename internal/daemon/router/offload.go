@@ -44,7 +44,7 @@ func (g *offloader) Apply(ctx context.Context, d firewall.Desired) error {
 	defer g.mu.Unlock()
 	g.fast.Firewall().Reconsider()
 	if d.Broken != nil {
-		g.policy, g.lowered = nil, &filter.Policy{Kernel: "the firewall can't be made: " + d.Broken.Error()}
+		g.policy, g.lowered = nil, &filter.Policy{Kernel: "cannot compile the policy: " + d.Broken.Error()}
 		return g.fast.Firewall().Apply(ctx, g.lowered)
 	}
 	g.policy = d.Policy
@@ -80,7 +80,7 @@ func (g *offloader) ForceChanged() {
 
 // leave leaves all to the kernel. The caller holds mu.
 func (g *offloader) leave(why error) {
-	g.log.Error("the fast path can't follow the firewall: the kernel judges until the next apply", "error", why)
+	g.log.Error("the fast path cannot load the firewall; the kernel filters all packets until the next apply", "error", why)
 	g.lowered = &filter.Policy{Kernel: why.Error()}
 	_ = g.fast.Firewall().Apply(context.Background(), g.lowered) // writes one word
 }

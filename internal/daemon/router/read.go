@@ -38,7 +38,7 @@ func (r reader) read(source, text string, strict bool, reach policy.Reach) (Inpu
 	}
 	secrets, err := r.secrets()
 	if err != nil && !strict {
-		r.log.Error("the secrets can't be read, going on without", "error", err)
+		r.log.Error("cannot read the secrets; continuing without them", "error", err)
 		err = nil
 	}
 	if err == nil && strict {
@@ -57,7 +57,7 @@ func (r reader) read(source, text string, strict bool, reach policy.Reach) (Inpu
 	}
 	in.Labels, err = label.Compile(cfg, filepath.Dir(r.inst.Config), reach)
 	if err != nil && !strict {
-		r.log.Error("flows get no labels", "error", err)
+		r.log.Error("cannot load the patterns; flows get no labels", "error", err)
 		err = nil
 	}
 	return in, err

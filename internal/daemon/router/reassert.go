@@ -63,7 +63,7 @@ func (r *reassert) Run(ctx context.Context) error {
 		begun := time.Now()
 		report, err := r.kernel.Reassert(ctx)
 		if err != nil && ctx.Err() == nil {
-			r.log.Warn("the kernel's state can't be looked at", "task", r, "error", err)
+			r.log.Warn("cannot read the kernel's state", "task", r, "error", err)
 		}
 		if report != nil {
 			r.tell(ctx, report)

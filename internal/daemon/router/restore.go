@@ -59,8 +59,8 @@ func (e *Engine) Restore(ctx context.Context, user string, q api.RestoreQuestion
 // unrestored puts the files back as they were, and returns why.
 func (e *Engine) unrestored(why error) error {
 	if err := e.companions.back(); err != nil {
-		e.log.Error("the files beside the configuration could not be put back", "error", err)
-		return fmt.Errorf("%w\nand the files beside the configuration could not be put back: %w", why, err)
+		e.log.Error("cannot restore the configuration's secrets and files", "error", err)
+		return fmt.Errorf("%w\nand cannot restore the configuration's secrets and files: %w", why, err)
 	}
 	return why
 }
@@ -70,14 +70,14 @@ func (e *Engine) unrestored(why error) error {
 func (e *Engine) restored() {
 	history, err := e.companions.keep()
 	if err != nil {
-		e.log.Error("the files of the restore are in place, but it could not be ended", "error", err)
+		e.log.Error("the restored files are in place, but the restore record cannot be removed", "error", err)
 	}
 	if history == nil {
 		return
 	}
 	var old []api.RestoredHistory
 	if err := json.Unmarshal(history, &old); err != nil {
-		e.log.Error("the history of the backup can't be read", "error", err)
+		e.log.Error("cannot read the backup's earlier revisions", "error", err)
 		return
 	}
 	known := make(map[string]bool)
@@ -91,7 +91,7 @@ func (e *Engine) restored() {
 		rev := revisions.Revision{Time: r.Time, User: r.User, Comment: r.Comment, State: revisions.Reverted, Source: r.Source, Config: r.Text,
 			Reason: fmt.Sprintf("was revision %d, %s, in the backup", r.Number, r.State)}
 		if _, err := e.store.Add(rev); err != nil {
-			e.log.Error("the history of the backup is not complete", "error", err)
+			e.log.Error("some earlier revisions of the backup are missing", "error", err)
 			return
 		}
 	}
@@ -113,9 +113,9 @@ func (e *Engine) settleRestore(waiting *target) {
 			return
 		}
 	}
-	e.log.Warn("a restore was not ended, which is undone")
+	e.log.Warn("a restore was interrupted; undoing it")
 	if err := e.companions.back(); err != nil {
-		e.log.Error("the files beside the configuration could not be put back", "error", err)
+		e.log.Error("cannot restore the configuration's secrets and files", "error", err)
 	}
 }
 
@@ -123,7 +123,7 @@ func (e *Engine) settleRestore(waiting *target) {
 func (e *Engine) dropRestore(rev revisions.Revision) {
 	if text, after, ok := e.companions.pending(); ok && restoredBy(rev, text, after) {
 		if err := e.companions.back(); err != nil {
-			e.log.Error("the files beside the configuration could not be put back", "error", err)
+			e.log.Error("cannot restore the configuration's secrets and files", "error", err)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func startServices(h service.Host, k *kernel.Kernel, book *health.Book) *running
 	}
 	// Before the kernel is looked at for the first time: a lease that is held is not foreign.
 	if err := find[*dhcpclient.Client](s).Tell(context.Background(), learner{k, s, book}); err != nil {
-		s.log.Error("leases of an earlier daemon", "error", err)
+		s.log.Error("cannot read the DHCP leases of an earlier daemon", "error", err)
 	}
 	return s
 }
@@ -118,7 +118,7 @@ func (s *running) returned(ctx context.Context, name string) {
 			continue
 		}
 		if err := r.Returned(ctx, name); err != nil {
-			s.log.Error("a service of a port that came back", "service", r.Name, "interface", name, "error", err)
+			s.log.Error("cannot restart a service on an interface that came back", "service", r.Name, "interface", name, "error", err)
 		}
 	}
 }
@@ -236,7 +236,7 @@ func (v serviceView) serve(s *api.Server, d *Daemon) {
 			}
 			return json.Marshal(answer)
 		}
-		return nil, fmt.Errorf("no service runs that has %s", v.Path)
+		return nil, fmt.Errorf("no running service provides %s", v.Path)
 	})
 }
 

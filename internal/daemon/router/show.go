@@ -136,11 +136,11 @@ func (q *RouteQuestion) Words(words []string) error {
 	case len(words) == 0:
 		return nil
 	case len(words) > 2:
-		return fmt.Errorf("%q: nothing stands behind longer-prefixes", words[2])
+		return fmt.Errorf("%q: expected nothing after longer-prefixes", words[2])
 	case slices.Contains(routeSources, words[0]):
 		q.Protocol = words[0]
 		if len(words) == 2 {
-			return fmt.Errorf("%q: longer-prefixes stands behind a prefix", words[1])
+			return fmt.Errorf("%q: expected a prefix before longer-prefixes", words[1])
 		}
 		return nil
 	case !isDestination(words[0]):

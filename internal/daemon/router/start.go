@@ -80,7 +80,7 @@ func (e *Engine) settleHistory() (waiting *target, dropped bool) {
 		dropped = true
 		switch {
 		case rev.State == revisions.Applying:
-			e.log.Warn("the daemon was stopped during an apply, which is undone", "revision", rev.Number)
+			e.log.Warn("the daemon stopped in the middle of an apply; rolling it back", "revision", rev.Number)
 			e.discard(rev, "the daemon was stopped during the apply")
 		case rev.State == revisions.Awaiting && i == len(all)-1 && e.Left(rev.Deadline) > 0:
 			t, err := e.recall(rev)
@@ -88,7 +88,7 @@ func (e *Engine) settleHistory() (waiting *target, dropped bool) {
 				waiting = t
 				continue
 			}
-			e.log.Error("the revision that awaits its confirmation can't be used", "revision", rev.Number, "error", err)
+			e.log.Error("cannot apply the unconfirmed revision", "revision", rev.Number, "error", err)
 			e.discard(rev, err.Error())
 		default:
 			e.log.Warn("reverting", "revision", rev.Number, "reason", e.missed(rev.Deadline))
@@ -134,7 +134,7 @@ func (e *Engine) recallConfirmed() *target {
 			}
 			return t
 		}
-		e.log.Error("a confirmed revision can't be used, trying the one before", "revision", rev.Number, "error", err)
+		e.log.Error("cannot apply a confirmed revision; trying the one before", "revision", rev.Number, "error", err)
 		before, why = rev.Number, fmt.Sprintf("revision %d can't be used (%v)", rev.Number, err)
 	}
 }
@@ -147,7 +147,7 @@ func (e *Engine) FirstStart(ctx context.Context, source, text string) error {
 	_, err := e.Apply(ctx, root, api.Commit{Config: text, Source: source, Comment: "first start"})
 	var wrong *api.Error
 	if errors.As(err, &wrong) && wrong.Kind == api.Invalid {
-		return fmt.Errorf("the router stays without configuration until one is applied: %w", err)
+		return fmt.Errorf("the router has no configuration; apply one: %w", err)
 	}
 	return err
 }

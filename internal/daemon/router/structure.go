@@ -64,9 +64,9 @@ func (m *measuring) Run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
-			m.log.Warn("the structures of the routing table can't be measured here: the default is used", "task", m, "error", err)
+			m.log.Warn("cannot measure the routing table's structures here; using the default", "task", m, "error", err)
 		default:
-			m.log.Info("the structures of the routing table were measured", "task", m, "result", m.store.Choose().Why)
+			m.log.Info("measured the routing table's structures", "task", m, "result", m.store.Choose().Why)
 		}
 		return nil
 	}

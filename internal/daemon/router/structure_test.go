@@ -30,9 +30,9 @@ func TestStructuresAreMeasuredOnce(t *testing.T) {
 		says     string
 	}{
 		{name: "stored", stored: "1.0"},
-		{name: "nothing stored", looks: []bool{true}, measured: 1, says: "were measured"},
-		{name: "stored by another release", stored: "0.9", looks: []bool{true}, measured: 1, says: "were measured"},
-		{name: "busy for a while", looks: []bool{false, false, true}, measured: 1, says: "were measured"},
+		{name: "nothing stored", looks: []bool{true}, measured: 1, says: "measured the routing table's structures"},
+		{name: "stored by another release", stored: "0.9", looks: []bool{true}, measured: 1, says: "measured the routing table's structures"},
+		{name: "busy for a while", looks: []bool{false, false, true}, measured: 1, says: "measured the routing table's structures"},
 		{name: "it fails", looks: []bool{true}, fails: true, measured: 1, says: "level=WARN"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

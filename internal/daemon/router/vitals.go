@@ -143,7 +143,7 @@ func (v *vitals) prove() {
 	v.mu.Unlock()
 	v.health.Clear("daemon")
 	if err := v.beat(); err != nil {
-		v.log.Warn("the fast path can't be told that the daemon lives; in some minutes the kernel forwards", "error", err)
+		v.log.Warn("cannot renew the fast path's watchdog; without it the kernel takes over forwarding in three minutes", "error", err)
 	}
 	if v.ping != nil {
 		v.ping()
@@ -161,7 +161,7 @@ func (v *vitals) miss(silent string) {
 	}
 	v.health.Fault("daemon", "parts of it do not answer: "+silent)
 	if v.giveUp != nil && since > unprovenMax {
-		v.log.Error("giving up, for another daemon to start: parts do not answer", "silent", silent, "for", since.Round(time.Second))
+		v.log.Error("stopping so that the supervisor starts a new daemon: parts do not respond", "silent", silent, "for", since.Round(time.Second))
 		v.giveUp()
 	}
 }
@@ -208,7 +208,7 @@ func (e *Engine) alive(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("a step of a commit does not end: %w", ctx.Err())
+			return fmt.Errorf("a step of the commit is stuck: %w", ctx.Err())
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

@@ -185,7 +185,7 @@ func TestReadCaptureRefusesJunk(t *testing.T) {
 		{"other link", classic(little, false, 113, frames...), "link type 113: expected a capture of Ethernet"},
 		{"frame cut", good[:len(good)-1], "the file ends inside frame 3"},
 		{"record cut", good[:24+16+60+5], "the file ends inside frame 2"},
-		{"damaged length", huge, "frame 1: 1073741824 bytes can't be right"},
+		{"damaged length", huge, "frame 1: 1073741824 bytes is impossible"},
 		{"all cut short", classic(little, false, 1, taken{0, 60, 61}), "can be sent: 1 of them cut short by the capture"},
 		{"pcapng cut", ng[:len(ng)-3], "block 5: the file ends inside it"},
 		{"pcapng header cut", ng[:10], "block 1: the file ends inside it"},

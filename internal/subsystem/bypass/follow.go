@@ -188,7 +188,7 @@ func (f *Follower) followFilters(ctx context.Context, watch *nft.Watch, l *look)
 		}
 	})
 	if err != nil {
-		f.log.Error("changes of the packet filter are not heard of any more", "error", err)
+		f.log.Error("no more notifications of nftables changes", "error", err)
 	}
 }
 
@@ -208,7 +208,7 @@ func (f *Follower) hear(ctx context.Context, protocol, group int, l *look) error
 			_, err := ear.Read(buffer)
 			if err != nil && !errors.Is(err, unix.ENOBUFS) { // ENOBUFS: words were lost, so something changed
 				if ctx.Err() == nil {
-					f.log.Error("changes are not heard of any more", "of", l.name, "error", err)
+					f.log.Error("no more notifications from the kernel", "of", l.name, "error", err)
 				}
 				return
 			}

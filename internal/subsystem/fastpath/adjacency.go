@@ -71,7 +71,7 @@ func (s *adjTable) get(k adjKey) *adjacency {
 	index, ok := s.indexes.take(1)
 	if !ok {
 		if !s.full {
-			s.log.Error("too many neighbours for the fast path: packets to further ones stay with the kernel", "limit", maxAdjacencies)
+			s.log.Error("adjacency table full: the kernel forwards packets to further neighbours", "limit", maxAdjacencies)
 			s.full = true
 		}
 		return nil
@@ -227,7 +227,7 @@ func (s *adjTable) list(a *adjacency, in bool) {
 		err = putOrDelete(s.t.prog.objects.Neighbours6, in, &key, a.index)
 	}
 	if err != nil {
-		s.log.Warn("neighbour stays with the kernel", "address", a.key.addr, "interface", a.key.ifindex, "error", err)
+		s.log.Warn("the kernel forwards packets to this neighbour", "address", a.key.addr, "interface", a.key.ifindex, "error", err)
 		return
 	}
 	a.listed = in

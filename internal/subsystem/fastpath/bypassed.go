@@ -79,12 +79,12 @@ func (f *FastPath) tellHeld() {
 	}
 	for _, what := range slices.Sorted(maps.Keys(now)) {
 		if f.held[what] != now[what] {
-			f.log.Warn("left to the kernel, which does more than the fast path can", "packets", what, "reason", now[what])
+			f.log.Warn("the kernel forwards these packets: the fast path cannot repeat what it does", "packets", what, "reason", now[what])
 		}
 	}
 	for _, what := range slices.Sorted(maps.Keys(f.held)) {
 		if now[what] == "" {
-			f.log.Info("the fast path's again", "packets", what, "was", f.held[what])
+			f.log.Info("the fast path forwards these packets again", "packets", what, "was", f.held[what])
 		}
 	}
 	f.held = now

@@ -88,7 +88,7 @@ func (f *FastPath) startCapture(filter CaptureFilter) (*capture, error) {
 		}
 	}
 	if f.capturing != nil {
-		return nil, errors.New("another capture is running; end that one first")
+		return nil, errors.New("another capture is running: stop it first")
 	}
 	var counters [2]uint16
 	if filter.Rule != "" {
@@ -115,7 +115,7 @@ func (f *FastPath) startCapture(filter CaptureFilter) (*capture, error) {
 	}
 	if ports == 0 {
 		c.close()
-		return nil, errors.New("no port runs the fast path, so there is nothing to capture (tcpdump sees what the kernel forwards); " +
+		return nil, errors.New("no port runs the fast path: nothing to capture (use tcpdump for what the kernel forwards); " +
 			"minne show fast-path says why")
 	}
 	f.capturing = c
@@ -138,7 +138,7 @@ func (p *program) loadCapture(filter CaptureFilter, ifindex int, counters [2]uin
 		Tally  *ebpf.Map     `ebpf:"capture_tally"`
 	}
 	if err := spec.LoadAndAssign(&twin, &ebpf.CollectionOptions{MapReplacements: p.shared()}); err != nil {
-		return nil, fmt.Errorf("loading the capturing twin of the fast path's program: %w", explainLoad(err))
+		return nil, fmt.Errorf("load the capturing build of the fast path's program: %w", explainLoad(err))
 	}
 	c := &capture{program: twin.Router, ring: twin.Ring, tally: twin.Tally, byRule: filter.Rule != ""}
 	if c.reader, err = ringbuf.NewReader(c.ring); err != nil {
@@ -181,7 +181,7 @@ func (f *FastPath) restoreProgram() {
 			continue
 		}
 		if err := p.take(f.prog.objects.Router); err != nil {
-			f.log.Error("the capturing program stays on a port until the next apply", "interface", p.name, "error", err)
+			f.log.Error("cannot remove the capturing program from a port before the next apply", "interface", p.name, "error", err)
 			p.current = false
 		}
 	}

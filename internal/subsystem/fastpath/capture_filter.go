@@ -101,7 +101,7 @@ func (w *firewall) countersOf(rule string) (counters [2]uint16, err error) {
 	case p == nil:
 		return counters, errors.New("there is no firewall, so no rule decides about packets")
 	case w.kernel != "":
-		return counters, fmt.Errorf("the kernel judges all packets, so no rule decides here: %s", w.kernel)
+		return counters, fmt.Errorf("the kernel filters all packets, so no rule applies in the fast path: %s", w.kernel)
 	case rule == CaptureDefault:
 		counters = [2]uint16{uint16(p.Names.Defaults), uint16(p.Counters)}
 	default:
@@ -116,7 +116,7 @@ func (w *firewall) countersOf(rule string) (counters [2]uint16, err error) {
 			return counters, nil
 		}
 	}
-	return counters, fmt.Errorf("the fast path decides about no packet by rule %q: the kernel does, about what begins a connection, "+
+	return counters, fmt.Errorf("the fast path does not evaluate rule %q: the kernel does, for the first packet of each connection, "+
 		"whose other packets pass without a rule (minne show firewall counts)", rule)
 }
 
@@ -137,7 +137,7 @@ func ruleNumber(names []string, rule string) (number int, err error) {
 	case 1:
 		return number, nil
 	}
-	return 0, fmt.Errorf("rules %s are all named %q: say which by its number", strings.Join(found, ", "), rule)
+	return 0, fmt.Errorf("several rules are named %[2]q (%[1]s): use the number", strings.Join(found, ", "), rule)
 }
 
 // capturedNet writes a prefix as the program compares it: words with the bytes of the packet.

@@ -69,7 +69,7 @@ func (e *ended) run() {
 		case errors.Is(err, os.ErrClosed):
 			return
 		default:
-			e.log.Error("what flows counted before they ended is lost from now on", "error", err)
+			e.log.Error("the counters of ended flows are lost from now on", "error", err)
 			return
 		}
 	}

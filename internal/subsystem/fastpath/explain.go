@@ -114,7 +114,7 @@ func (f *FastPath) ArrivalOf(name string) (Arrival, error) {
 	}
 	mac, ok := macOf(f.tables.links[index].MAC)
 	if !ok {
-		return Arrival{}, fmt.Errorf("interface %s has no Ethernet address: packets don't arrive by it", name)
+		return Arrival{}, fmt.Errorf("interface %s has no MAC address: no packets arrive on it", name)
 	}
 	a := Arrival{Port: index, MAC: mac}
 	port, tags, ok := f.tables.base(index)

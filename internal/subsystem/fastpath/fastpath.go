@@ -81,7 +81,7 @@ func (f *FastPath) open() error {
 		f.log.Error("no fast path, the kernel forwards everything", "error", err)
 		for _, p := range f.ports { // else the program of an earlier daemon would go on by what that one knew
 			if err := p.detach(); err != nil {
-				f.log.Error("the program of an earlier daemon stays on a port", "ifindex", p.ifindex, "error", err)
+				f.log.Error("cannot remove an earlier daemon's XDP program from a port", "ifindex", p.ifindex, "error", err)
 			}
 		}
 		f.ports = map[int]*port{}
@@ -96,7 +96,7 @@ func (f *FastPath) start() error {
 	}
 	ports, err := adoptPorts(f.inst.BPFDir)
 	if err != nil {
-		f.log.Warn("a pin of an earlier daemon can't be used; its port is looked for in the kernel", "error", err)
+		f.log.Warn("cannot use a pin of an earlier daemon; searching its port in the kernel", "error", err)
 	}
 	if err := f.adoptUnpinned(ports); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (f *FastPath) start() error {
 	f.sockets = append(f.sockets, ear)
 	ear, err = listenFeatures(featuresChanged)
 	if errors.Is(err, errNoFeatures) {
-		f.log.Warn("ports are trusted to transmit", "error", err)
+		f.log.Warn("cannot query drivers; assuming that all ports can transmit", "error", err)
 	} else if err != nil {
 		return err
 	} else {
@@ -183,7 +183,7 @@ func (f *FastPath) Alive(ctx context.Context) error {
 func (f *FastPath) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.dropCapture(f.capturing, errors.New("the fast path ends"))
+	f.dropCapture(f.capturing, errors.New("the fast path is stopping"))
 	for _, ear := range f.sockets {
 		ear.Close()
 	}
@@ -271,7 +271,7 @@ func (f *FastPath) learnLinks() error {
 // of the old one, port by port, each in one step. When that fails, all ports run the old one as before.
 func (f *FastPath) rebuild(s shape) error {
 	f.forgetDetached() // an operator's off, or somebody's hand: there is no port to exchange it on
-	f.dropCapture(f.capturing, errors.New("the router's tables have changed their size, which exchanges the program: start the capture again"))
+	f.dropCapture(f.capturing, errors.New("the fast path's program was replaced because its tables changed their size: restart the capture"))
 	next, err := f.loadNext(s)
 	if err != nil {
 		return err
@@ -289,7 +289,7 @@ func (f *FastPath) rebuild(s shape) error {
 		f.tables.moveBack(place)
 		f.giveBack(old)
 		next.close()
-		return fmt.Errorf("changing to tables of another size (the old ones stay): %w", err)
+		return fmt.Errorf("resize the tables (the old ones stay in force): %w", err)
 	}
 	f.automatic = f.desired.Auto
 	mapped.WaitForReaders() // now no packet counts there any more
@@ -327,7 +327,7 @@ func (f *FastPath) giveBack(old *program) {
 			continue
 		}
 		if err := p.take(old.objects.Router); err != nil {
-			f.log.Error("the fast path leaves a port to the kernel until the next apply", "interface", p.name, "error", errors.Join(err, p.detach()))
+			f.log.Error("the kernel forwards this port's packets until the next apply", "interface", p.name, "error", errors.Join(err, p.detach()))
 			delete(f.ports, ifindex)
 			delete(f.tables.attached, ifindex)
 			delete(f.tables.transmits, ifindex)
@@ -350,7 +350,7 @@ func (f *FastPath) grow() {
 		return
 	}
 	if err := f.rebuild(s); err != nil {
-		f.log.Error("the fast path's tables can't grow", "error", err)
+		f.log.Error("cannot enlarge the fast path's tables", "error", err)
 	}
 }
 
@@ -376,7 +376,7 @@ func (f *FastPath) End() {
 		f.reconcileLogged()
 		f.tellHeld()
 		if first {
-			f.log.Info("fast path knows the kernel's state", "tables", f.tables.describe(), "sync", f.tables.times.Sync, "fill", f.tables.times.Fill)
+			f.log.Info("fast path synchronised with the kernel", "tables", f.tables.describe(), "sync", f.tables.times.Sync, "fill", f.tables.times.Fill)
 		}
 	})
 }
@@ -425,7 +425,7 @@ func (f *FastPath) Routes(r []rib.RouteChange) {
 func (f *FastPath) reconcileLogged() {
 	before := f.failed
 	if f.failed = f.reconcile(); f.failed != nil && (before == nil || before.Error() != f.failed.Error()) {
-		f.log.Error("fast path is not as configured", "error", f.failed)
+		f.log.Error("cannot set up the fast path as configured", "error", f.failed)
 	}
 }
 
@@ -454,7 +454,7 @@ func (f *FastPath) reconcile() error {
 			if f.desired.Mode != "auto" {
 				failed = append(failed, fmt.Errorf("fast path on %s: %w", name, err))
 			} else if refusedBefore[name] != err.Error() {
-				f.log.Warn("interface stays with the kernel", "interface", name, "reason", err)
+				f.log.Warn("the kernel forwards this interface's packets", "interface", name, "reason", err)
 			}
 		}
 	}

@@ -56,7 +56,7 @@ func (f features) String() string {
 }
 
 // errNoFeatures says that the kernel can't tell.
-var errNoFeatures = errors.New("this kernel does not tell what drivers can do for XDP (Linux 6.3 does)")
+var errNoFeatures = errors.New("this kernel does not report XDP features of drivers (Linux 6.3 or later does)")
 
 // featuresOf asks the kernel what the driver of a link can do.
 func featuresOf(ifindex int) (features, error) {
@@ -74,12 +74,12 @@ func featuresOf(ifindex int) (features, error) {
 	request.AddData(nl.NewRtAttr(attributeIfindex, nl.Uint32Attr(uint32(ifindex))))
 	replies, err := request.Execute(unix.NETLINK_GENERIC, 0)
 	if err != nil {
-		return 0, fmt.Errorf("asking what the driver of link %d can do for XDP: %w", ifindex, err)
+		return 0, fmt.Errorf("query the XDP features of link %d: %w", ifindex, err)
 	}
 	for _, reply := range replies {
 		attributes, err := nl.ParseRouteAttr(reply[nl.SizeofGenlmsg:])
 		if err != nil {
-			return 0, fmt.Errorf("reading what the driver of link %d can do for XDP: %w", ifindex, err)
+			return 0, fmt.Errorf("read the XDP features of link %d: %w", ifindex, err)
 		}
 		for _, a := range attributes {
 			if a.Attr.Type == attributeXDP && len(a.Value) == 8 {

@@ -90,7 +90,7 @@ func (w Firewall) Apply(_ context.Context, p *filter.Policy) error {
 	defer f.mu.Unlock()
 	f.firewall.tell(p)
 	if f.firewall.kernel != "" {
-		f.log.Warn("the kernel judges all packets: the fast path can't repeat the firewall", "reason", f.firewall.kernel)
+		f.log.Warn("the kernel filters all packets: the fast path cannot repeat this firewall", "reason", f.firewall.kernel)
 	}
 	if err := f.silence(p); err != nil {
 		return fmt.Errorf("the fast path of an earlier daemon may judge by its own rules: %w", err)
@@ -99,11 +99,11 @@ func (w Firewall) Apply(_ context.Context, p *filter.Policy) error {
 		return nil // packets are still the kernel's; start takes it from here
 	}
 	if f.capturing != nil && f.capturing.byRule && !sameCounters(f.firewall.counted, f.firewall.policy) {
-		f.dropCapture(f.capturing, errors.New("the rules have changed: look up the rule's number and start the capture again"))
+		f.dropCapture(f.capturing, errors.New("the rules have changed: check the rule's number and restart the capture"))
 	}
 	err := f.putJudged(p)
 	if err != nil {
-		f.firewall.kernel, f.firewall.tables = "the fast path could not take these rules: "+err.Error(), nil
+		f.firewall.kernel, f.firewall.tables = "the fast path could not load these rules: "+err.Error(), nil
 	}
 	f.tables.unjudged = err != nil
 	f.tables.renderControl()
@@ -222,7 +222,7 @@ func (f *FastPath) withFlowsOrWithout(s shape, load func(shape) error) error {
 	f.firewall.noFlows = ""
 	if err != nil && s.firewall.conntrack {
 		f.firewall.noFlows, f.firewall.modules = err.Error(), modules()
-		f.log.Warn("the kernel carries all connections: it can't be asked about them", "error", err)
+		f.log.Warn("cannot query conntrack; the kernel forwards all connections", "error", err)
 		s.firewall.conntrack, s.firewall.flows = false, 0
 		err = load(s)
 	}

@@ -93,7 +93,7 @@ func (w *followed) run() {
 		case errors.Is(err, os.ErrClosed):
 			return
 		default:
-			w.log.Error("the kernel carries ICMP and protocols without ports from now on", "error", err)
+			w.log.Error("the kernel forwards ICMP and protocols without ports from now on", "error", err)
 			return
 		}
 		if time.Since(confirmed) >= confirmEvery {
@@ -130,7 +130,7 @@ func (w *followed) asked(record []byte) {
 		return err
 	})
 	if err != nil {
-		w.log.Error("a connection stays with the kernel: its flow can't be made", "error", err)
+		w.log.Error("cannot create a flow; the kernel forwards this connection", "error", err)
 	}
 	if made {
 		w.known[keys[0]] = keys[1]
@@ -140,7 +140,7 @@ func (w *followed) asked(record []byte) {
 func (w *followed) ask(key flow.Key) (keys [2]flow.Key, ok bool) {
 	keys, ok, err := w.conntrack.Carriable(w.ctx, key)
 	if err != nil && !w.failed && w.ctx.Err() == nil {
-		w.log.Warn("ICMP and protocols without ports stay with the kernel: it can't be asked about them", "error", err)
+		w.log.Warn("cannot query conntrack; the kernel forwards ICMP and protocols without ports", "error", err)
 	}
 	w.failed = err != nil
 	return keys, ok && err == nil

@@ -124,7 +124,7 @@ func (n *nextHops) get(s hopSpec) *nextHop {
 	index, ok := n.indexes.take(1)
 	if limit := n.t.maxIndex(); !ok || index > limit {
 		if !n.full {
-			n.log.Error("too many different next hops for the fast path: routes to further ones stay with the kernel", "limit", limit)
+			n.log.Error("next-hop table full: the kernel forwards routes to further next hops", "limit", limit)
 			n.full = true
 		}
 		return n.special
@@ -354,7 +354,7 @@ func (n *nextHops) publish(h *nextHop, word uint64, members []uint64, held []*ad
 			h.first, h.members = first, members
 			word |= uint64(len(members))<<8 | uint64(first)<<32
 		} else {
-			n.log.Error("no room for a multipath group in the fast path: its routes stay with the kernel", "members", len(members))
+			n.log.Error("multipath table full: the kernel forwards the routes of this group", "members", len(members))
 			word, h.members = stopWord(Reason(routerReasonREASON_SPECIAL_ROUTE)), nil
 		}
 	} else {

@@ -190,7 +190,7 @@ func (t *tables) placeVLAN(l, port *device, tags []vlanTag, in bool) {
 	}
 	if l.vlan != nil && (want == nil || *want != *l.vlan) {
 		if err := putOrDelete(t.prog.objects.Vlans, false, l.vlan, 0); err != nil {
-			t.log.Error("VLAN can't be taken out of the fast path", "interface", l.Name, "error", err)
+			t.log.Error("cannot remove a VLAN from the fast path", "interface", l.Name, "error", err)
 		}
 		l.vlan = nil
 	}
@@ -198,7 +198,7 @@ func (t *tables) placeVLAN(l, port *device, tags []vlanTag, in bool) {
 		return
 	}
 	if err := putOrDelete(t.prog.objects.Vlans, true, want, uint32(l.Index)); err != nil {
-		t.log.Warn("VLAN stays with the kernel", "interface", l.Name, "error", err)
+		t.log.Warn("the kernel forwards this VLAN", "interface", l.Name, "error", err)
 		return
 	}
 	l.vlan = want

@@ -105,7 +105,7 @@ const attachedGeneric = 2
 func runsGeneric(ifindex int) (bool, error) {
 	l, err := netlink.LinkByIndex(ifindex)
 	if err != nil {
-		return false, fmt.Errorf("asking for the XDP mode of link %d: %w", ifindex, err)
+		return false, fmt.Errorf("query the XDP mode of link %d: %w", ifindex, err)
 	}
 	x := l.Attrs().Xdp
 	return x != nil && x.AttachMode == attachedGeneric, nil

@@ -87,13 +87,13 @@ func load(s shape, counters map[string]*ebpf.Map) (*program, error) {
 	p := &program{shape: s}
 	all, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: counters})
 	if err != nil {
-		return nil, fmt.Errorf("loading the fast path's program: %w", explainLoad(err))
+		return nil, fmt.Errorf("load the fast path's program: %w", explainLoad(err))
 	}
 	defer all.Close() // what objects does not take: the constants
 	p.maps = maps.Clone(all.Maps)
 	maps.DeleteFunc(p.maps, func(name string, _ *ebpf.Map) bool { return strings.HasPrefix(name, ".") })
 	if err := all.Assign(&p.objects); err != nil {
-		return nil, fmt.Errorf("taking over the fast path's program: %w", err)
+		return nil, fmt.Errorf("replace the fast path's program: %w", err)
 	}
 	if err := errors.Join(p.share(), p.loadEnter()); err != nil {
 		p.close()
@@ -116,7 +116,7 @@ func (s shape) spec() (*ebpf.CollectionSpec, error) {
 	}
 	spec, err := read()
 	if err != nil {
-		return nil, fmt.Errorf("reading the fast path's program: %w", err)
+		return nil, fmt.Errorf("read the fast path's program: %w", err)
 	}
 	layout4, layout6 := fib.Layout4(s.structure, s.capacity4), fib.Layout6(s.capacity6)
 	for name, l := range map[string]layout{
@@ -173,7 +173,7 @@ func (p *program) loadTracer() error {
 		Router *ebpf.Program `ebpf:"router"`
 	}
 	if err = spec.LoadAndAssign(&twin, &ebpf.CollectionOptions{MapReplacements: p.shared()}); err != nil {
-		return fmt.Errorf("loading the tracing twin of the fast path's program: %w", explainLoad(err))
+		return fmt.Errorf("load the tracing build of the fast path's program: %w", explainLoad(err))
 	}
 	p.tracer = twin.Router
 	return nil

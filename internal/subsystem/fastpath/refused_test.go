@@ -114,7 +114,7 @@ func TestARefusedFirewallIsTheKernels(t *testing.T) {
 			if b.xdpProgram(b.in) != in || b.xdpProgram(b.out) != out {
 				t.Error("the ports don't run the old program")
 			}
-			if o, err := b.fast.Observe(context.Background()); err != nil || o.Firewall == nil || !strings.Contains(o.Firewall.Kernel, "could not take these rules") {
+			if o, err := b.fast.Observe(context.Background()); err != nil || o.Firewall == nil || !strings.Contains(o.Firewall.Kernel, "could not load these rules") {
 				t.Errorf("observed %+v, %v", o.Firewall, err)
 			}
 			ip(t, "route", "add", "203.0.113.0/24", "via", "198.51.100.2")

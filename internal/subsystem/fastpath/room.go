@@ -33,7 +33,7 @@ func (s shape) room() error {
 	for line := range strings.Lines(string(text)) {
 		var available int
 		if _, err := fmt.Sscanf(line, "MemAvailable: %d kB", &available); err == nil && available < need {
-			return fmt.Errorf("the kernel's verifier may need %d MB of memory to look at the program, and %d MB are available", need>>10, available>>10)
+			return fmt.Errorf("the kernel's verifier may need %d MB of memory for the program; %d MB are available", need>>10, available>>10)
 		}
 	}
 	return nil

@@ -76,7 +76,7 @@ func (p *program) run(frame []byte, ifindex int) (Verdict, error) {
 	var t routerTrace
 	zero := uint32(0)
 	if err := p.objects.Trace.Lookup(&zero, &t); err != nil {
-		return Verdict{}, errors.Join(errors.New("reading the program's trace"), err)
+		return Verdict{}, errors.Join(errors.New("read the program's trace"), err)
 	}
 	return Verdict{Action: action, Reason: Reason(t.Reason), Packet: options.DataOut, Ingress: int(t.Interface),
 		Egress: int(t.Egress), Port: int(t.Port), NextHop: t.Nexthop, Judged: filter.VerdictOf(t.Verdict), trace: t}, nil

@@ -147,7 +147,7 @@ func (f *FastPath) silence(p *filter.Policy) error {
 		has, e := s.judges()
 		if e == nil && has != want {
 			e = s.hush()
-			f.log.Info("the program of an earlier daemon has another firewall: the kernel forwards until it is exchanged", "interface", s.name)
+			f.log.Info("an earlier daemon's XDP program has an outdated firewall; the kernel forwards until it is replaced", "interface", s.name)
 		}
 		err = errors.Join(err, e)
 		s.close()
@@ -191,7 +191,7 @@ func (f *FastPath) takeStraysOff() error {
 		}
 		if err != nil || l == nil {
 			if err = s.hush(); err == nil {
-				f.log.Warn("the program of an earlier daemon stays on a port and leaves everything to the kernel", "interface", s.name)
+				f.log.Warn("an earlier daemon's XDP program stays on a port; it punts everything to the kernel", "interface", s.name)
 			}
 		}
 		failed = errors.Join(failed, err)

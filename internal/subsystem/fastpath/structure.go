@@ -58,7 +58,7 @@ func (f *FastPath) loadNext(s shape) (*program, error) {
 	if err == nil || s.structure == fib.Default {
 		return next, err
 	}
-	f.log.Warn("the structure that was measured to be the fastest can't be loaded: the default is used", "structure", s.structure, "error", err)
+	f.log.Warn("cannot load the fastest structure that was measured; using the default", "structure", s.structure, "error", err)
 	s.structure = fib.Default
 	return f.load(s, f.prog.lastingFor(s))
 }

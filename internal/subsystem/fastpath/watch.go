@@ -98,7 +98,7 @@ func (f *FastPath) lookAt(p *port, own ebpf.ProgramID) (again bool) {
 		return true
 	case i.Program != own:
 		if err := p.take(f.onPorts()); err != nil {
-			f.log.Error("another program is on a port and can't be exchanged", "interface", p.name, "error", err)
+			f.log.Error("cannot replace another XDP program on a port", "interface", p.name, "error", err)
 			f.forget(p)
 			return true
 		}
@@ -136,7 +136,7 @@ func (f *FastPath) lookAtPins() {
 		f.told.Repaired(healthAll, "pins below "+f.inst.BPFDir+" were gone or were others'; they are back")
 	}
 	if err != nil {
-		f.told.Fault("fast path's pins", err.Error()+": when the daemon ends, so does the fast path")
+		f.told.Fault("fast path's pins", err.Error()+": the fast path stops with the daemon")
 		return
 	}
 	f.told.Clear("fast path's pins")

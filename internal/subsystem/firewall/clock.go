@@ -151,7 +151,7 @@ func (f *Firewall) clockStrikes() {
 	f.holding = now
 	f.mu.Unlock()
 	if err != nil {
-		f.log.Error("the firewall does not follow its schedules", "error", err)
+		f.log.Error("cannot update the firewall for its schedules", "error", err)
 	}
 }
 

@@ -93,7 +93,7 @@ func (f *Firewall) ClockSet() {
 	f.wake()
 	f.mu.Unlock()
 	if err != nil {
-		f.log.Error("the times of live elements are right, but not on disk", "error", err)
+		f.log.Error("cannot store the timeouts of live set elements; they are correct until a restart", "error", err)
 	}
 	f.expire()
 	f.clockStrikes()

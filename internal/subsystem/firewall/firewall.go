@@ -70,7 +70,7 @@ func New(stateDir string, log *slog.Logger) *Firewall {
 	f := &Firewall{log: log, book: health.NewBook(log)}
 	var err error
 	if f.live, err = readLedger(filepath.Join(stateDir, "sets.journal"), newKernelClocks()); err != nil {
-		log.Error("going on with those that could be read", "error", err)
+		log.Error("some live set elements cannot be read; continuing with the others", "error", err)
 	}
 	return f
 }
@@ -187,7 +187,7 @@ func (f *Firewall) endForbidden(p *policy.Policy, changed []netip.Prefix) error 
 	}
 	ended, err := sever(f.WithLive(p), changed)
 	if ended > 0 {
-		f.log.Info("connections ended that the policy forbids", "connections", ended)
+		f.log.Info("deleted connections that the policy denies", "connections", ended)
 		if f.listener != nil {
 			f.listener.ConnectionsEnded()
 		}

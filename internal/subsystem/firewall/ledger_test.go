@@ -130,7 +130,7 @@ func TestSetsOnAFullDisk(t *testing.T) {
 		}
 	}
 	must(t, unix.Close(fd))
-	const lost = "would not survive a restart"
+	const lost = "not stored for the next restart"
 	done, err := f.ChangeSet(SetChange{Set: "web", Add: []string{"10.3.0.11"}})
 	if err == nil || !strings.Contains(err.Error(), lost) || done.Added != 1 {
 		t.Errorf("the first time: %+v, %v", done, err)

@@ -150,7 +150,7 @@ func (f *Firewall) expireNow() {
 	f.mu.Unlock()
 	for _, t := range all {
 		if err := f.tell(t); err != nil {
-			f.log.Error("connections of elements whose time is up", "set", t.set.Name, "error", err)
+			f.log.Error("cannot delete the connections of expired set elements", "set", t.set.Name, "error", err)
 		}
 	}
 }

@@ -93,9 +93,9 @@ func elementText(p netip.Prefix, u until, now time.Duration) string {
 func fits(s *policy.Set, p netip.Prefix) error {
 	switch {
 	case s.Kind == policy.PortSet:
-		return fmt.Errorf("set %s holds ports, which only the configuration changes", s.Name)
+		return fmt.Errorf("set %s holds ports: change it in the configuration", s.Name)
 	case s.Kind == policy.AddressSet && !p.IsSingleIP():
-		return fmt.Errorf("set %s holds single addresses; one with prefixes or a file holds networks", s.Name)
+		return fmt.Errorf("set %s holds single addresses: give addresses, or use a set with prefixes or a file", s.Name)
 	}
 	return nil
 }
@@ -123,12 +123,12 @@ func (f *Firewall) findSet(name string) (*policy.Set, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("there is no set %q: the running configuration has no sets", name)
+		return nil, fmt.Errorf("no set %q: the running configuration has no sets", name)
 	}
 	if near := config.Nearest(name, all); near != "" {
-		return nil, fmt.Errorf("there is no set %q; did you mean %s?", name, near)
+		return nil, fmt.Errorf("no set %q; did you mean %s?", name, near)
 	}
-	return nil, fmt.Errorf("there is no set %q; there are %s", name, strings.Join(all, ", "))
+	return nil, fmt.Errorf("no set %q; expected one of %s", name, strings.Join(all, ", "))
 }
 
 // ChangeSet changes live elements of a set: all of them, or none. With an error that says so, what was
@@ -161,7 +161,7 @@ func (f *Firewall) kept(err error) error {
 		return nil
 	}
 	f.book.Fault("sets", fmt.Sprintf("what minne set changed is in force, but not on disk, so a restart of the router loses it: %v", err))
-	return fmt.Errorf("the set is changed in the kernel and the fast path, but that would not survive a restart of the router: %w; make room, then give the same command again", err)
+	return fmt.Errorf("the set was changed in the kernel and the fast path, but not stored for the next restart: %w; free some space, then repeat the command", err)
 }
 
 // prepare checks a change and finds out what there is to do.
@@ -233,7 +233,7 @@ func (c *change) remove(p netip.Prefix) (bool, error) {
 	o := overlapping(c.set.Prefixes, p)
 	if _, live := c.live.Get(p); !live {
 		if o != nil {
-			return false, fmt.Errorf("%s is of the configuration or its file: remove it there, then minne apply", policy.ElementText(*o))
+			return false, fmt.Errorf("%s comes from the configuration or its file: remove it there, then run minne apply", policy.ElementText(*o))
 		}
 		return false, nil
 	}
@@ -252,7 +252,7 @@ func (c *change) add(p netip.Prefix) (bool, error) {
 		if o.Bits() <= p.Bits() {
 			return false, nil // the configuration has it
 		}
-		return false, fmt.Errorf("%s overlaps %s of the configuration: add the parts around it", p, o)
+		return false, fmt.Errorf("%s overlaps %s in the configuration: add only the parts around it", p, o)
 	}
 	_, live := c.live.Get(p)
 	again := live && c.deleted[p]
@@ -268,7 +268,7 @@ func (c *change) add(p netip.Prefix) (bool, error) {
 			c.told.deleted = slices.DeleteFunc(c.told.deleted, func(o netip.Prefix) bool { return o == p })
 		}
 	case c.live.Size()+len(c.record.Add) >= maxLive:
-		return false, fmt.Errorf("set %s has %d live elements, which is the most: use a list file", c.set.Name, c.live.Size())
+		return false, fmt.Errorf("set %s has %d live elements, the limit: use a list file", c.set.Name, c.live.Size())
 	default:
 		c.told.added = append(c.told.added, p)
 	}

@@ -32,7 +32,7 @@ func TestSets(t *testing.T) {
 	change(SetChange{Set: "blocked", Add: []string{"198.51.100.7"}}, SetChanged{}, "")
 	change(SetChange{Set: "blocked", Add: []string{"192.0.2.9", "198.51.0.0/16"}}, SetChanged{}, "overlaps 198.51.100.0/24")
 	change(SetChange{Set: "blocked", Add: []string{"192.0.2.0/24"}}, SetChanged{}, "overlaps 192.0.2.1")
-	change(SetChange{Set: "blocked", Delete: []string{"198.51.100.0/24"}}, SetChanged{}, "is of the configuration")
+	change(SetChange{Set: "blocked", Delete: []string{"198.51.100.0/24"}}, SetChanged{}, "comes from the configuration")
 	change(SetChange{Set: "blocked", Delete: []string{"10.0.0.1"}}, SetChanged{}, "")
 	change(SetChange{Set: "doors", Add: []string{"10.0.0.1"}}, SetChanged{}, "holds ports")
 	change(SetChange{Set: "web", Add: []string{"10.0.0.0/8"}}, SetChanged{}, "single addresses")

@@ -149,9 +149,9 @@ func (f *Firewall) guardDiffers(known nft.Image, digest string) error {
 	case err != nil:
 		return err
 	case now == nil:
-		return errors.New("the table behind the rules (" + guardTable + ") is gone")
+		return errors.New("the table behind the rules (" + guardTable + ") was deleted")
 	case known == nil || now.Digest() != known.Digest():
-		return errors.New("the table behind the rules (" + guardTable + ") changed")
+		return errors.New("the table behind the rules (" + guardTable + ") was changed")
 	}
 	if comment, _, err := nft.Comment(guardTable); err != nil || comment != guardHead+digest {
 		return errors.Join(err, errors.New("nothing is forwarded"))
@@ -300,7 +300,7 @@ func (f *Firewall) formerStands(d Desired) error {
 		return err
 	}
 	if image == nil || image.Digest() != kept {
-		return errors.New("there are no former rules")
+		return errors.New("no previous rules")
 	}
 	f.mu.Lock()
 	known := f.standing.guard

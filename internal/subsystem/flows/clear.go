@@ -87,7 +87,7 @@ func deletions(ctx context.Context, chosen map[flow.Key]bool) (bodies [][]byte, 
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the kernel's connections: %w", err)
+		return nil, fmt.Errorf("read conntrack's connections: %w", err)
 	}
 	return bodies, nil
 }

@@ -77,7 +77,7 @@ func connections(ctx context.Context, visit func(*Connection)) error {
 		return nil // conntrack is not loaded: no connection is known
 	}
 	if err != nil {
-		return fmt.Errorf("read the kernel's connections: %w", err)
+		return fmt.Errorf("read conntrack's connections: %w", err)
 	}
 	return nil
 }

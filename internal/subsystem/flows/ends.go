@@ -48,7 +48,7 @@ func (e *Ends) Run(ctx context.Context) error {
 	file, err := listenEnds()
 	close(e.ready)
 	if err != nil {
-		e.log.Warn("connections that are deleted in conntrack go on for up to 2.1 s: the kernel does not tell of them", "error", err)
+		e.log.Warn("no notifications from conntrack: deleted connections continue for up to 2.1 s", "error", err)
 		<-ctx.Done()
 		return nil
 	}

@@ -394,7 +394,7 @@ func TestTopOfMany(t *testing.T) {
 func TestQuestionsThatAreRefused(t *testing.T) {
 	for words, want := range map[string]string{
 		"source 10.0.0.1":     `"source": expected src, dst`,
-		"src":                 "expected a value behind it",
+		"src":                 "expected a value after it",
 		"src 10.0.0.0/33":     "expected an address or a prefix",
 		"src fe80::1%lan":     "expected an address or a prefix",
 		"port 0":              "from 1 to 65535",
@@ -402,8 +402,8 @@ func TestQuestionsThatAreRefused(t *testing.T) {
 		"proto tcpp":          "expected tcp, udp, icmp or a number",
 		"proto 256":           "expected tcp, udp, icmp or a number",
 		"state open":          "expected one of none, syn-sent",
-		"src 10.1.1.1 src ::": "only once",
-		"fast-path kernel":    "only once",
+		"src 10.1.1.1 src ::": "given twice",
+		"fast-path kernel":    "given twice",
 	} {
 		if _, err := asked(words); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, expected %q", words, err, want)
@@ -414,7 +414,7 @@ func TestQuestionsThatAreRefused(t *testing.T) {
 		"top 10001: expected":                              {By: ByFlow, Sort: SortBytes, Top: 10001},
 		"expected one of flow, host, zone":                 {By: "port", Sort: SortBytes, Top: 1},
 		"expected one of bytes, rate, connections":         {By: ByFlow, Sort: "packets", Top: 1},
-		"a flow is one connection; ask by host or by zone": {By: ByFlow, Sort: SortConnections, Top: 1},
+		"a flow is one connection; use by host or by zone": {By: ByFlow, Sort: SortConnections, Top: 1},
 	} {
 		if _, err := a.Question(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, expected %q", a, err, want)

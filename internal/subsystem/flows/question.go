@@ -87,12 +87,12 @@ func (s *Selection) Words(words []string) error {
 		case to == nil:
 			return fmt.Errorf("%q: expected src, dst, host, port, proto, zone, state, label, fast-path or kernel", word)
 		case *to != "":
-			return fmt.Errorf("%s: only once, all words must match", word)
+			return fmt.Errorf("%s: given twice; a connection must match all words", word)
 		case to == &s.Path:
 			*to = word
 			continue
 		case len(words) == 0:
-			return fmt.Errorf("%s: expected a value behind it", word)
+			return fmt.Errorf("%s: expected a value after it", word)
 		}
 		*to, words = words[0], words[1:]
 	}
@@ -152,7 +152,7 @@ func (a Asked) Question() (q Question, err error) {
 	case a.Top < 1 || a.Top > MaxTop:
 		return q, fmt.Errorf("top %d: expected a number from 1 to %d", a.Top, MaxTop)
 	case a.By == ByFlow && a.Sort == SortConnections:
-		return q, errors.New("sort connections: a flow is one connection; ask by host or by zone")
+		return q, errors.New("sort connections: a flow is one connection; use by host or by zone")
 	}
 	return q, nil
 }

@@ -121,7 +121,7 @@ func renderInterfaces(cfg *config.Config) ([]DesiredInterface, error) {
 			return nil
 		}
 		if slices.Contains(path, name) {
-			return fmt.Errorf("interfaces.%s: %s sits on itself", path[0], path[0])
+			return fmt.Errorf("interfaces.%s: %s is its own parent", path[0], path[0])
 		}
 		c := cfg.Interfaces[name]
 		kind := cfg.Kind(name)
@@ -213,7 +213,7 @@ func renderRoutes(cfg *config.Config, interfaces []DesiredInterface) ([]DesiredR
 			}
 		}
 		if r.Blackhole == (len(r.Hops) > 0) {
-			return nil, fmt.Errorf("routing.static[%d]: a route to %s has either next hops or is a blackhole", i, s.Prefix)
+			return nil, fmt.Errorf("routing.static[%d]: the route to %s has next hops and is a blackhole: expected one of them", i, s.Prefix)
 		}
 	}
 	for _, t := range config.TunnelRoutes(cfg) {
@@ -256,7 +256,7 @@ func renderHop(dst netip.Prefix, via config.NextHop, interfaces []DesiredInterfa
 		return hop, nil
 	}
 	if dst.Addr().Is6() && hop.Gateway.Is4() {
-		return DesiredHop{}, fmt.Errorf("IPv6 route %s with the IPv4 next hop %s", dst, hop.Gateway)
+		return DesiredHop{}, fmt.Errorf("the IPv6 route %s has the IPv4 next hop %s: expected an IPv6 one", dst, hop.Gateway)
 	}
 	best := -1
 	for _, i := range interfaces {

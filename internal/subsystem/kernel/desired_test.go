@@ -51,14 +51,14 @@ func TestRenderRefuses(t *testing.T) {
 		"no interface \"gone\"": func(c *config.Config) {
 			c.Interfaces["v"] = &config.Interface{VLAN: &config.VLAN{Parent: "gone", ID: 1}}
 		},
-		"sits on itself": func(c *config.Config) {
+		"is its own parent": func(c *config.Config) {
 			c.Interfaces["v"] = &config.Interface{VLAN: &config.VLAN{Parent: "w", ID: 1}}
 			c.Interfaces["w"] = &config.Interface{VLAN: &config.VLAN{Parent: "v", ID: 1}}
 		},
-		"either next hops or is a blackhole": func(c *config.Config) {
+		"has next hops and is a blackhole": func(c *config.Config) {
 			c.Routing.Static = append(c.Routing.Static, config.StaticRoute{Prefix: prefix("203.0.113.0/24"), Blackhole: true})
 		},
-		"IPv6 route 2001:db8::/32 with the IPv4 next hop": func(c *config.Config) {
+		"IPv6 route 2001:db8::/32 has the IPv4 next hop": func(c *config.Config) {
 			c.Routing.Static = []config.StaticRoute{{Prefix: prefix("2001:db8::/32"), Via: []config.NextHop{via("192.0.2.9")}}}
 		},
 	} {

@@ -133,7 +133,7 @@ func (k *Kernel) Forwarding(ctx context.Context, on bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if on && k.unchecked != nil {
-		return fmt.Errorf("forwarding is not switched on: the configured checks of source addresses are not in place: %w", k.unchecked)
+		return fmt.Errorf("forwarding stays off: the configured anti-spoofing checks are not in force: %w", k.unchecked)
 	}
 	k.forward = &on
 	value := "0"

@@ -144,12 +144,12 @@ func (k *Kernel) settle(ctx context.Context, r *round) error {
 	var left []string
 	for _, s := range r.steps {
 		left = append(left, s.change.String())
-		r.fail(s, fmt.Errorf("it does not stay so after %d tries (does another program change it?)", maxRounds))
+		r.fail(s, fmt.Errorf("it was changed back after each of %d tries (does another program change it?)", maxRounds))
 	}
 	if r.lenient {
 		return nil
 	}
-	return fmt.Errorf("kernel does not stay as configured, still to do after %d rounds: %s (does another program change it?)",
+	return fmt.Errorf("the kernel does not keep the configuration; still different after %d rounds: %s (does another program change it?)",
 		maxRounds, strings.Join(left, "; "))
 }
 

@@ -171,7 +171,7 @@ func (r *round) index(b *bound) (int, error) {
 			return l.Index, nil
 		}
 	}
-	return 0, fmt.Errorf("link %s is gone", b.Name)
+	return 0, fmt.Errorf("link %s no longer exists", b.Name)
 }
 
 // on wraps a write that needs an interface's index.

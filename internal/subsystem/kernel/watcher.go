@@ -180,7 +180,7 @@ func (w *Watcher) work(ctx context.Context) error {
 			return err
 		}
 		if lost {
-			w.log.Warn("the kernel dropped notifications, reading its whole state again")
+			w.log.Warn("the kernel dropped notifications; reading its whole state again")
 			if err := w.tellAll(ctx); err != nil {
 				return err
 			}

@@ -35,7 +35,7 @@ func Load(ctx context.Context, table, script string) (image Image, err error) {
 			return err
 		}
 		if image, err = readImage(table); err != nil || image == nil {
-			return cmp.Or(err, errors.New("the script makes no such table"))
+			return cmp.Or(err, errors.New("the script creates no such table"))
 		}
 		image["table"] = imageOf(d.comment, ownerFlags)
 		messages = []message{destroy(table), newTable(table, d.comment)}

@@ -134,7 +134,7 @@ func unknown(name string, links []netlink.Link) error {
 	if near := config.Nearest(name, names); near != "" {
 		hint = fmt.Sprintf("; did you mean %s?", near)
 	}
-	return fmt.Errorf("no port is called %q: %s%s", name, there, hint)
+	return fmt.Errorf("no port %q: %s%s", name, there, hint)
 }
 
 func facts(link netlink.Link, links []netlink.Link) (Facts, error) {

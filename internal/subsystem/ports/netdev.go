@@ -37,7 +37,7 @@ func (genericHeader) Len() int            { return 4 }
 func (h genericHeader) Serialize() []byte { return h[:] }
 
 // ErrNoNetdev is the answer of a kernel that is too old to be asked for what it knows of a port.
-var ErrNoNetdev = errors.New("the kernel can't be asked for that (Linux 6.3 and later tell what drivers can do, 6.7 and later the receive threads of a port)")
+var ErrNoNetdev = errors.New("the kernel is too old to report this (XDP features: Linux 6.3 or later; receive threads of a port: 6.7 or later)")
 
 // askNetdev asks the netdev family about a port. Flags are NLM_F_ACK for one answer, NLM_F_DUMP for
 // all there are. A kernel that doesn't know the family or the command gives ErrNoNetdev.

@@ -157,7 +157,7 @@ func TestUnknownPortsAreRefusedWithThoseThereAre(t *testing.T) {
 	fresh(t)
 	refused(t, "this machine has none but the loopback", "eth0")
 	do(t, "ip link add eth1 type bridge")
-	refused(t, `no port is called "eth0": there is only eth1; did you mean eth1?`, "eth0")
+	refused(t, `no port "eth0": there is only eth1; did you mean eth1?`, "eth0")
 	do(t, "ip link add lan0 type bridge")
 	refused(t, "there are eth1, lan0", "wifi")
 }

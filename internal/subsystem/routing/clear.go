@@ -53,7 +53,7 @@ func (r *Routing) peerAddresses(ctx context.Context, peer string) ([]string, err
 		return nil, err
 	}
 	if len(running) == 0 {
-		return nil, fmt.Errorf("BGP has no peers: none is configured, or bgpd does not run")
+		return nil, fmt.Errorf("no BGP peers: none is configured, or bgpd is not running")
 	}
 	names := r.peerNames()
 	var known []string
@@ -72,7 +72,7 @@ func (r *Routing) peerAddresses(ctx context.Context, peer string) ([]string, err
 		return sortedKeys(running), nil
 	}
 	slices.Sort(known)
-	return nil, fmt.Errorf("no BGP peer is called %q: expected one of %s, or its address", peer, strings.Join(known, ", "))
+	return nil, fmt.Errorf("no BGP peer %q: expected one of %s, or its address", peer, strings.Join(known, ", "))
 }
 
 // ClearOSPF lets both versions of OSPF begin anew, those that run: adjacencies form again, the database is
@@ -97,7 +97,7 @@ func (r *Routing) ClearOSPF(ctx context.Context) ([]string, error) {
 		cleared = append(cleared, o.name)
 	}
 	if len(cleared) == 0 {
-		return nil, fmt.Errorf("OSPF does not run: none is configured")
+		return nil, fmt.Errorf("OSPF is not running: it is not configured")
 	}
 	return cleared, nil
 }
@@ -120,7 +120,7 @@ func (r *Routing) releaseStopped(ctx context.Context, have, want *node) error {
 		if err := r.enable(ctx, bgpd, "clear bgp "+p.Address); err != nil {
 			return err
 		}
-		r.log.Info("BGP session that a prefix limit had ended starts again", "peer", r.called(p.Address))
+		r.log.Info("BGP session restarts after its prefix limit had ended it", "peer", r.called(p.Address))
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func TestLimitAndClear(t *testing.T) {
 		return map[bool]string{false: fmt.Sprint(n, up)}[up && n == times+1]
 	})
 	_, err := l.router.ClearBGP(ctx, "c", false)
-	if s := contains(fmt.Sprint(err), `no BGP peer is called "c": expected one of b, none, or its address`); s != "" {
+	if s := contains(fmt.Sprint(err), `no BGP peer "c": expected one of b, none, or its address`); s != "" {
 		t.Error(s)
 	}
 	if _, err := l.router.ClearOSPF(ctx); err == nil {

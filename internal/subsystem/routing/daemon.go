@@ -107,7 +107,7 @@ func (h host) start(ctx context.Context, daemon string, staleSeconds int, ended 
 	}
 	p, err := h.adopt(daemon, ended)
 	if err == nil && p == nil {
-		err = fmt.Errorf("start %s: it ended at once%s", daemon, process.Said(out))
+		err = fmt.Errorf("start %s: it exited at once%s", daemon, process.Said(out))
 	}
 	return p, err
 }

@@ -27,7 +27,7 @@ func (h host) refuseForeign() error {
 		if err != nil || strings.TrimSpace(string(comm)) != zebra || h.isOurs(zebra, pid) || !process.InNetwork(pid, h.netns) {
 			continue
 		}
-		return fmt.Errorf("another zebra (process %d) routes in this network: both would undo each other's routes; end it first, the distribution's by: systemctl disable --now frr", pid)
+		return fmt.Errorf("another zebra (process %d) runs in this network namespace; stop it first (Debian's FRR: systemctl disable --now frr)", pid)
 	}
 	return nil
 }

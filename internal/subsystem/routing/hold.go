@@ -104,7 +104,7 @@ func (r *Routing) ask(ctx context.Context, name string, protocol byte, hold bool
 	}
 	// zebra answers from the thread that buries its clients: after this answer the heir can come.
 	if known, _, err := r.holds(ctx, name); err != nil || known {
-		return errors.Join(err, fmt.Errorf("zebra does not let go of it"))
+		return errors.Join(err, fmt.Errorf("zebra does not release it"))
 	}
 	return nil
 }

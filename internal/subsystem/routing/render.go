@@ -222,11 +222,11 @@ func key(secrets Secrets, path, name string, max int) (string, error) {
 	}
 	for _, c := range []byte(v) {
 		if c <= ' ' || c > '~' || c == '|' {
-			return "", fmt.Errorf("%s: the secret %q holds a space, a | or a character that is not printable ASCII, which FRR can't take", path, name)
+			return "", fmt.Errorf("%s: the secret %q has a space, a | or a character that is not printable ASCII: FRR does not accept these", path, name)
 		}
 	}
 	if v[0] == '!' || v[0] == '#' {
-		return "", fmt.Errorf("%s: the secret %q begins with ! or #, which FRR takes for a comment", path, name)
+		return "", fmt.Errorf("%s: the secret %q begins with ! or #, which FRR reads as a comment: choose another", path, name)
 	}
 	return v, nil
 }
@@ -236,7 +236,7 @@ func ifname(path, name string) error {
 	if name == "" || len(name) > 15 || strings.ContainsFunc(name, func(r rune) bool {
 		return r <= ' ' || r > '~' || r == '|'
 	}) || name[0] == '!' || name[0] == '#' {
-		return fmt.Errorf("%s: %q is no interface name, expected 1 to 15 printable characters without space", path, name)
+		return fmt.Errorf("%s: %q is not an interface name: expected 1 to 15 printable characters without spaces", path, name)
 	}
 	return nil
 }

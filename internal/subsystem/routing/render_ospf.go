@@ -101,7 +101,7 @@ func renderOSPFInterface(l *lines, v ospfVersion, path, name string, area config
 
 func renderOSPFAuth(l *lines, v ospfVersion, path string, a *config.OSPFAuth, secrets Secrets) error {
 	if a.KeyID < 1 || a.KeyID > 255 {
-		return fmt.Errorf("%s.key-id: %d is no key id, expected 1 to 255", path, a.KeyID)
+		return fmt.Errorf("%s.key-id: %d is not a key id: expected 1 to 255", path, a.KeyID)
 	}
 	max := maxOSPFv2Key
 	if v.v6 {
@@ -117,7 +117,7 @@ func renderOSPFAuth(l *lines, v ospfVersion, path string, a *config.OSPFAuth, se
 	case v.v6:
 		l.add("%s authentication key-id %d hash-algo hmac-sha-256 key %s", v.iface, a.KeyID, secret)
 	case a.Algorithm == "sha256":
-		return fmt.Errorf("%s.algorithm: OSPFv2 takes md5 only", path)
+		return fmt.Errorf("%s.algorithm: OSPFv2 supports md5 only", path)
 	default:
 		l.add("%s authentication message-digest", v.iface)
 		l.add("%s message-digest-key %d md5 %s", v.iface, a.KeyID, secret)

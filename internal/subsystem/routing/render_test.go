@@ -90,10 +90,10 @@ func TestRenderErrorsNameTheKey(t *testing.T) {
 		{peer(config.BGPPeer{ASN: 1}), "routing.bgp.peers.a.address"},
 		{peer(config.BGPPeer{Address: addr("192.0.2.2")}), "routing.bgp.peers.a.asn"},
 		{peer(config.BGPPeer{Address: addr("192.0.2.2"), ASN: 1, Password: "nobody"}), `routing.bgp.peers.a.password: no secret is named "nobody"`},
-		{peer(config.BGPPeer{Address: addr("192.0.2.2"), ASN: 1, Password: "spaced"}), "holds a space"},
+		{peer(config.BGPPeer{Address: addr("192.0.2.2"), ASN: 1, Password: "spaced"}), "has a space"},
 		{peer(config.BGPPeer{Address: addr("192.0.2.2"), ASN: 1, Password: "comment"}), "begins with ! or #"},
 		{ospf(config.OSPFInterface{Auth: &config.OSPFAuth{KeyID: 1, Secret: "long"}}), "routing.ospf.areas.0.0.0.7.interfaces.lan.auth.secret: the secret \"long\" has 17 bytes, expected 1 to 16"},
-		{ospf(config.OSPFInterface{Auth: &config.OSPFAuth{KeyID: 1, Secret: "good", Algorithm: "sha256"}}), "OSPFv2 takes md5 only"},
+		{ospf(config.OSPFInterface{Auth: &config.OSPFAuth{KeyID: 1, Secret: "good", Algorithm: "sha256"}}), "OSPFv2 supports md5 only"},
 	} {
 		config.Normalize(c.cfg)
 		_, err := Render(c.cfg, passwords{"spaced": "Geheim Wort", "comment": "#Geheim", "long": "GeheimGeheimGehei", "good": "x"})

@@ -120,7 +120,7 @@ func (r *Routing) configure(ctx context.Context, daemon string, d Desired) error
 		return err
 	}
 	if diff := mismatch(got, want); len(diff) > 0 {
-		return fmt.Errorf("%s did not take its configuration; it lacks the lines with + and has those with - too many:\n  %s",
+		return fmt.Errorf("%s refused part of its configuration; lines with + are missing, lines with - should not be there:\n  %s",
 			daemon, strings.Join(diff, "\n  "))
 	}
 	if daemon == bgpd {
@@ -150,7 +150,7 @@ func (r *Routing) retire(ctx context.Context, wanted []string) error {
 		// Told to forget its routers first, a daemon takes leave of its neighbours and of zebra for good;
 		// at a bare signal graceful restart would keep its routes.
 		if err := r.forget(ctx, daemon); err != nil {
-			r.log.Warn("routing daemon ends without leave-taking", "daemon", daemon, "error", err)
+			r.log.Warn("cannot announce the routing daemon's graceful restart", "daemon", daemon, "error", err)
 		}
 		if err := p.Stop(ctx, stopLimit); err != nil {
 			return err

@@ -101,7 +101,7 @@ func (r *Routing) BGPPeerRoutes(ctx context.Context, peer, direction string, lim
 				continue
 			}
 			if many := map[string]uint64{Received: c.Received, Advertised: c.Sent}[direction]; many > MaxPeerRoutes {
-				return out, fmt.Errorf("%s: %d %s routes are too many to list, bgpd would stand still meanwhile (the most is %d); look at one: minne show bgp PREFIX",
+				return out, fmt.Errorf("%s: %d %s routes are too many to list (limit %d), because bgpd would block meanwhile; show one instead: minne show bgp PREFIX",
 					r.called(out.Address), many, f.family, MaxPeerRoutes)
 			}
 			routes, err := r.peerRoutes(ctx, out.Address, f.family, direction)

@@ -116,14 +116,14 @@ func (r *Routing) tend(ctx context.Context, daemon string) time.Duration {
 	wait := u.delay
 	u.delay = min(2*u.delay, lastBackoff)
 	if !alive {
-		r.log.Warn("routing daemon has ended, starting it again", "daemon", daemon)
+		r.log.Warn("routing daemon has exited; restarting it", "daemon", daemon)
 	}
 	err := r.ensure(ctx, daemon, r.desired)
 	if err == nil {
 		err = r.place(ctx, daemon, r.desired)
 	}
 	if err != nil {
-		r.log.Error("routing daemon can't be restarted", "daemon", daemon, "error", err, "next-attempt", wait)
+		r.log.Error("cannot restart the routing daemon", "daemon", daemon, "error", err, "next-attempt", wait)
 		r.health.Fault(healthKey(daemon), fmt.Sprintf("%s has ended and can't be restarted: %v", daemon, err))
 		return wait
 	}
@@ -197,7 +197,7 @@ func (r *Routing) ensure(ctx context.Context, daemon string, d Desired) error {
 			if other.proc.Alive() {
 				other.retell = true
 				if err := r.holdFor(ctx, name, d); err != nil {
-					r.log.Warn("zebra will not hold the routes of a daemon that crashes", "daemon", name, "error", err)
+					r.log.Warn("zebra will not keep the routes of a daemon that crashes", "daemon", name, "error", err)
 				}
 			}
 		}
@@ -273,11 +273,11 @@ func (r *Routing) awaitJoin(ctx context.Context, daemon string) error {
 	for !r.joined(ctx, daemon) {
 		u := r.unit(daemon)
 		if !u.proc.Alive() || !r.unit(zebra).proc.Alive() {
-			return fmt.Errorf("%s or zebra ended before they knew each other", daemon)
+			return fmt.Errorf("%s or zebra exited before they connected", daemon)
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s has not found zebra within %v", daemon, joinLimit)
+			return fmt.Errorf("%s did not connect to zebra within %v", daemon, joinLimit)
 		case <-time.After(joinPoll):
 		}
 	}

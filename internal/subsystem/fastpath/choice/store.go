@@ -113,6 +113,6 @@ func (s *Store) warn(what string) {
 	defer s.mu.Unlock()
 	if s.warned != what {
 		s.warned = what
-		s.log.Warn("the stored choice of a structure is ignored", "reason", what, "fix", "minne bench structure --store measures anew")
+		s.log.Warn("ignoring the stored choice of a structure", "reason", what, "fix", "minne bench structure --store measures anew")
 	}
 }

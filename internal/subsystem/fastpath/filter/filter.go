@@ -118,27 +118,27 @@ type Policy struct {
 // Check says what is beyond the bounds.
 func (p *Policy) Check() error {
 	if len(p.Sets) > MaxSets {
-		return fmt.Errorf("%d sets are asked for by address, at most %d can be", len(p.Sets), MaxSets)
+		return fmt.Errorf("%d sets are looked up by address: expected at most %d", len(p.Sets), MaxSets)
 	}
 	if p.Counters >= MaxCounters {
-		return fmt.Errorf("%d rules and defaults have counters, at most %d can", p.Counters, MaxCounters-1)
+		return fmt.Errorf("%d rules and defaults have counters: expected at most %d", p.Counters, MaxCounters-1)
 	}
 	for name, z := range p.Zones {
 		if z == 0 || z > MaxZones {
-			return fmt.Errorf("interface %s is in zone %d, zones are 1 to %d", name, z, MaxZones)
+			return fmt.Errorf("interface %s is in zone %d: expected 1 to %d", name, z, MaxZones)
 		}
 	}
 	for way, pair := range p.Pairs {
 		if way.From == 0 || way.To == 0 || way.From > MaxZones || way.To > MaxZones {
-			return fmt.Errorf("way from zone %d to zone %d, zones are 1 to %d", way.From, way.To, MaxZones)
+			return fmt.Errorf("zone pair %d to %d: expected zones 1 to %d", way.From, way.To, MaxZones)
 		}
 		if len(pair.Tests) > MaxTests || int(pair.ID)+1<<len(pair.Tests) > MaxIDs {
-			return fmt.Errorf("the way from zone %d to zone %d needs %d numbers of the classifier from %d on, which has %d",
+			return fmt.Errorf("zone pair %d to %d needs %d numbers of the classifier from %d on; it has %d",
 				way.From, way.To, 1<<len(pair.Tests), pair.ID, MaxIDs)
 		}
 		for _, t := range pair.Tests {
 			if int(t.Set) >= len(p.Sets) {
-				return fmt.Errorf("the way from zone %d to zone %d is tested for set %d of %d", way.From, way.To, t.Set, len(p.Sets))
+				return fmt.Errorf("zone pair %d to %d tests set %d of %d", way.From, way.To, t.Set, len(p.Sets))
 			}
 		}
 	}

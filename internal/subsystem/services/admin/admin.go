@@ -56,7 +56,7 @@ func Render(cfg *config.Config, secrets config.Secrets) (Desired, error) {
 	if name := cfg.System.Admin.Password; name != "" {
 		d.hash, _ = secrets.Get(name)
 		if strings.ContainsAny(d.hash, ":\n") {
-			return Desired{}, fmt.Errorf("system.admin.password: the secret %s is no hash of a password", name)
+			return Desired{}, fmt.Errorf("system.admin.password: the secret %s is not a password hash (make one: mkpasswd)", name)
 		}
 	}
 	return d, nil
@@ -112,11 +112,11 @@ func (p *Password) compare(d Desired) (text, now, next string, err error) {
 	case !d.keys || !strings.HasPrefix(now, "!"):
 		return text, now, now, nil
 	case !p.own:
-		return "", "", "", fmt.Errorf("SSH login: the account %s of this host is locked, and sshd refuses the keys of locked accounts; unlock it without a password: usermod -p '*' %s", User, User)
+		return "", "", "", fmt.Errorf("SSH login: the account %s is locked, and sshd refuses locked accounts; unlock it without a password: usermod -p '*' %s", User, User)
 	case strings.Trim(now, "!*") == "":
 		return text, now, noPassword, nil
 	}
-	return "", "", "", fmt.Errorf("SSH login: the account %s is locked (usermod -L), and sshd refuses the keys of locked accounts; unlock it: usermod -U %s", User, User)
+	return "", "", "", fmt.Errorf("SSH login: the account %s is locked (usermod -L), and sshd refuses locked accounts; unlock it: usermod -U %s", User, User)
 }
 
 // Apply sets the hash.
@@ -140,7 +140,7 @@ func (p *Password) Apply(_ context.Context, d Desired) error {
 }
 
 // errNoUser is wrapped when the host has no such user.
-var errNoUser = errors.New("there is no such user on this host")
+var errNoUser = errors.New("no such user on this host")
 
 // read returns the file and the hash that is there.
 func (p *Password) read() (text, hash string, err error) {
@@ -153,7 +153,7 @@ func (p *Password) read() (text, hash string, err error) {
 			return string(b), f[1], nil
 		}
 	}
-	return "", "", fmt.Errorf("password of %s: %w; make it (adduser %s), or remove system.admin.password", User, errNoUser, User)
+	return "", "", fmt.Errorf("password of %s: %w; create it (adduser %s), or remove system.admin.password", User, errNoUser, User)
 }
 
 // replace writes the file as a whole, with the owner and mode that it has.

@@ -82,13 +82,13 @@ func parse(text string) (*Lease, error) {
 	bits, err2 := strconv.Atoi(v["mask"])
 	if err != nil || err2 != nil || !address.Is4() || bits < smallestMask || bits > 32 || !unicast(address) ||
 		bits < 31 && (address == netip.PrefixFrom(address, bits).Masked().Addr() || address == lastOf(netip.PrefixFrom(address, bits))) {
-		return nil, fmt.Errorf("the DHCP server gave no address that can be used: %q/%q", v["ip"], v["mask"])
+		return nil, fmt.Errorf("the DHCP server offered an unusable address: %q/%q", v["ip"], v["mask"])
 	}
 	l := &Lease{Address: netip.PrefixFrom(address, bits), Domain: v["domain"]}
 	l.Server, _ = netip.ParseAddr(v["serverid"])
 	seconds, err := strconv.ParseUint(v["lease"], 10, 32)
 	if err != nil || seconds == 0 {
-		return nil, fmt.Errorf("the DHCP server gave %s for no time: %q", address, v["lease"])
+		return nil, fmt.Errorf("the DHCP server offered %s without a lease time: %q", address, v["lease"])
 	}
 	l.Seconds = uint32(seconds)
 	at, err := strconv.ParseFloat(v["at"], 64)

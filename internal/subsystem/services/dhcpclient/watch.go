@@ -31,7 +31,7 @@ func watch(ctx context.Context, dir string, log *slog.Logger) (<-chan struct{}, 
 	context.AfterFunc(ctx, func() { file.Close() })
 	go func() {
 		if err := w.read(); !errors.Is(err, os.ErrClosed) {
-			log.Error("leases are not followed any more", "error", err)
+			log.Error("DHCP leases are no longer followed", "error", err)
 		}
 	}()
 	return w.changes, nil

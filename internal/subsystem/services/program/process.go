@@ -127,7 +127,7 @@ func (p *Program) start(ctx context.Context) error {
 	}
 	if proc == nil { // it was too young to show its command
 		if proc, err = process.Open(p.name, cmd.Process.Pid, p.isOurs); err != nil || proc == nil {
-			return errors.Join(fmt.Errorf("%s: it ended at once%s", d.Object, process.Said(out)), err)
+			return errors.Join(fmt.Errorf("%s: it exited at once%s", d.Object, process.Said(out)), err)
 		}
 	}
 	p.proc = proc
@@ -148,7 +148,7 @@ func (p *Program) await(ctx context.Context, file string, ended <-chan struct{})
 		}
 		select {
 		case <-ended:
-			return errors.New("ended at once")
+			return errors.New("exited at once")
 		case <-ctx.Done():
 			return fmt.Errorf("does not serve: %w", ctx.Err())
 		case <-tick.C:

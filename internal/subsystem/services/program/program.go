@@ -322,7 +322,7 @@ func (p *Program) end(ctx context.Context) error {
 // TrimOutput bounds what the program has printed. It is called now and then.
 func (p *Program) TrimOutput() {
 	if err := trim(filepath.Join(p.dir, "output")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		p.log.Error("the output of the program can't be cut", "error", err)
+		p.log.Error("cannot truncate the program's output", "error", err)
 	}
 }
 
@@ -384,11 +384,11 @@ func (p *Program) revive(ctx context.Context) time.Duration {
 	wait := p.delay
 	p.notBefore = time.Now().Add(wait)
 	p.delay = min(2*wait, lastBackoff)
-	p.log.Warn("service has ended, starting it again")
+	p.log.Warn("service has exited; restarting it")
 	if p.failure = p.start(ctx); p.failure == nil {
 		return 0
 	}
-	p.log.Error("service can't be started", "error", p.failure, "next-attempt", wait)
+	p.log.Error("cannot start the service", "error", p.failure, "next-attempt", wait)
 	return wait
 }
 

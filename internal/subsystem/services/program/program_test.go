@@ -130,7 +130,7 @@ func TestEndsAtOnce(t *testing.T) {
 	if err := p.Apply(t.Context(), d); err == nil || !strings.Contains(err.Error(), "port in use") {
 		t.Errorf("%v", err)
 	}
-	if s := p.State(); s.Running || !strings.Contains(s.Error, "ended at once") {
+	if s := p.State(); s.Running || !strings.Contains(s.Error, "exited at once") {
 		t.Errorf("%+v", s)
 	}
 	d.Argv = []string{"/no/such/program", p.Dir() + "/"}

@@ -146,7 +146,7 @@ func yes(on bool) string {
 // hasUser says what to do on a host that has no user to log in.
 func hasUser() error {
 	if _, err := user.Lookup(User); err != nil {
-		return fmt.Errorf("SSH login: %w; make that user (adduser %s), or leave services.ssh to the host's own sshd", err, User)
+		return fmt.Errorf("SSH login: %w; create that user (adduser %s), or remove services.ssh and use the host's own sshd", err, User)
 	}
 	return nil
 }

@@ -8,8 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"minne/internal/base/instance"
 )
@@ -47,11 +49,42 @@ func Off(inst instance.Instance) error {
 		if err := os.MkdirAll(inst.RunDir, 0o755); err != nil {
 			return fmt.Errorf("directory for the note that the fast path is off: %w", err)
 		}
+		defer alone(inst, handLimit)()
 		if err := os.WriteFile(filepath.Join(inst.RunDir, offNote), nil, 0o644); err != nil {
 			return fmt.Errorf("noting that the fast path is off: %w", err)
 		}
 	}
 	return TakeAway(inst)
+}
+
+// handLimit is how long Off waits for a daemon that is looking after its programs, which takes milliseconds: one that hangs
+// does not keep an operator from anything.
+const handLimit = 3 * time.Second
+
+// alone keeps the daemon from putting back what Off is just taking away: whoever looks after the programs, or takes them off,
+// holds a lock. It gives up after the limit. The lock is held until done is called.
+func alone(inst instance.Instance, limit time.Duration) (done func()) {
+	done, _ = tryAlone(inst)
+	for end := time.Now().Add(limit); done == nil; done, _ = tryAlone(inst) {
+		if time.Now().After(end) {
+			return func() {}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return done
+}
+
+// tryAlone takes the lock, if nobody has it.
+func tryAlone(inst instance.Instance) (done func(), err error) {
+	file, err := os.OpenFile(filepath.Join(inst.RunDir, offNote+".lock"), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		file.Close()
+		return nil, err
+	}
+	return func() { file.Close() }, nil
 }
 
 // TakeAway removes what an instance has in the kernel: programs on ports, pins, counters.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"minne/internal/base/health"
 )
@@ -65,6 +66,15 @@ func (f *FastPath) look() {
 	defer f.mu.Unlock()
 	if f.tables == nil || !f.applied || f.adopted > 0 && !f.tables.complete {
 		return // a program of an earlier daemon is still there, or none is wanted yet
+	}
+	if f.inst.RunDir != "" {
+		done, err := tryAlone(f.inst)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return // an operator is taking the programs off
+		}
+		if err == nil {
+			defer done()
+		}
 	}
 	if f.offByHand() {
 		return // which is told (Trouble)

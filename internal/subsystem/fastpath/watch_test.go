@@ -127,6 +127,36 @@ func TestAForeignProgramIsTold(t *testing.T) {
 	eventually(t, "Minne's program is back", func() bool { return len(b.fast.Trouble()) == 0 && b.whole() })
 }
 
+// TestOffWhileTheDaemonLooks: what an operator takes off is not put back by a look that began before.
+func TestOffWhileTheDaemonLooks(t *testing.T) {
+	b := newBench(t)
+	for round := range 10 {
+		ended, off := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			for {
+				select {
+				case <-off:
+					return
+				default:
+					b.fast.look()
+				}
+			}
+		}()
+		must(t, Off(b.inst))
+		close(off)
+		<-ended
+		if in, out := b.xdpProgram(b.in), b.xdpProgram(b.out); in != 0 || out != 0 {
+			t.Errorf("round %d: programs %d and %d are attached again", round, in, out)
+		}
+		if _, all := b.fast.told.Repairs(); all != 0 {
+			t.Fatalf("round %d: %d repairs of what an operator meant", round, all)
+		}
+		must(t, b.fast.Apply(context.Background(), b.desired()))
+		eventually(t, "the apply brings it back", b.whole)
+	}
+}
+
 // TestOffByHand: what an operator takes off stays off, is told, and is in the plan of the next apply, which undoes it.
 func TestOffByHand(t *testing.T) {
 	wide, narrow := wideAndNarrow()

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -132,6 +133,9 @@ func (b *bed) host(port, addresses, gateways string, more ...string) host {
 	})
 	must(b.t, netlink.LinkSetNsFd(link, int(h.ns)))
 	h.do(b.t, func() {
+		for _, family := range []string{"ipv4", "ipv6"} { // it goes on asking for a neighbour while the machine is busy
+			must(b.t, os.WriteFile("/proc/sys/net/"+family+"/neigh/"+far+"/mcast_solicit", []byte("30"), 0o644))
+		}
 		// A veth passes on offloads that a cable can't. GRO makes it take frames from XDP.
 		for _, c := range [][2]uint32{{0x17, 0}, {0x2c, 1}} { // ETHTOOL_STXCSUM, ETHTOOL_SGRO
 			ethtool(b.t, far, c[0], c[1])
@@ -222,7 +226,7 @@ func (b *bed) web(on *host, address string) {
 // fetch asks for a page of a web server with curl, from an address of a host.
 func (b *bed) fetch(on *host, from, url string, options ...string) (string, error) {
 	b.t.Helper()
-	args := append([]string{"--silent", "--show-error", "--max-time", "10", "--globoff", url}, options...)
+	args := append([]string{"--silent", "--show-error", "--max-time", "30", "--globoff", url}, options...)
 	if from != "" {
 		args = append(args, "--interface", from)
 	}

@@ -4,11 +4,12 @@ package lab
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"minne/internal/base/nlmsg"
 )
 
 // CountRoutes counts the routes in the main table of the node's kernel by the
@@ -49,46 +50,20 @@ func (n *Running) countRoutesInside(family int) (map[uint8]int, error) {
 }
 
 func countRoutes(family int) (map[uint8]int, error) {
-	s, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	s, err := nlmsg.Dial(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(s)
-	request := make([]byte, unix.SizeofNlMsghdr+unix.SizeofRtMsg)
-	binary.NativeEndian.PutUint32(request, uint32(len(request)))
-	binary.NativeEndian.PutUint16(request[4:], unix.RTM_GETROUTE)
-	binary.NativeEndian.PutUint16(request[6:], unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
-	request[unix.SizeofNlMsghdr] = byte(family)
-	if err := unix.Sendto(s, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return nil, err
-	}
+	defer s.Close()
+	request := make([]byte, unix.SizeofRtMsg)
+	request[0] = byte(family)
 	count := map[uint8]int{}
-	buffer := make([]byte, 256<<10)
-	for {
-		got, _, err := unix.Recvfrom(s, buffer, 0)
-		if err == unix.EINTR {
-			continue
+	_, err = s.Ask(context.Background(), unix.RTM_GETROUTE, unix.NLM_F_DUMP, request, func(m nlmsg.Message) error {
+		// struct rtmsg: family, dst_len, src_len, tos, table, protocol, scope, type, flags
+		if m.Type == unix.RTM_NEWROUTE && m.Body[4] == unix.RT_TABLE_MAIN {
+			count[m.Body[5]]++
 		}
-		if err != nil {
-			return nil, err
-		}
-		for b := buffer[:got]; len(b) >= unix.SizeofNlMsghdr; {
-			length, kind := int(binary.NativeEndian.Uint32(b)), binary.NativeEndian.Uint16(b[4:])
-			if length < unix.SizeofNlMsghdr || length > len(b) {
-				return nil, fmt.Errorf("netlink message of %d bytes in %d", length, len(b))
-			}
-			switch kind {
-			case unix.NLMSG_DONE:
-				return count, nil
-			case unix.NLMSG_ERROR:
-				return nil, unix.Errno(-int32(binary.NativeEndian.Uint32(b[unix.SizeofNlMsghdr:])))
-			case unix.RTM_NEWROUTE:
-				// struct rtmsg: family, dst_len, src_len, tos, table, protocol, scope, type, flags
-				if m := b[unix.SizeofNlMsghdr:]; m[4] == unix.RT_TABLE_MAIN {
-					count[m[5]]++
-				}
-			}
-			b = b[min(len(b), (length+3)&^3):]
-		}
-	}
+		return nil
+	})
+	return count, err
 }

@@ -15,6 +15,7 @@ import (
 
 	"minne/internal/daemon/show"
 	"minne/internal/model/config"
+	"minne/internal/model/rib"
 	"minne/internal/subsystem/fastpath"
 	"minne/internal/subsystem/kernel"
 )
@@ -180,7 +181,7 @@ func readRoutes(ctx context.Context, d *Daemon, family string, q RouteQuestion) 
 	}
 	var prefix netip.Prefix
 	if q.Prefix != "" {
-		if prefix, err = parseDestination(q.Prefix); err != nil {
+		if prefix, err = rib.ParseDestination(q.Prefix); err != nil {
 			return v, err
 		}
 		if prefix.Addr().BitLen() != bits {
@@ -223,18 +224,6 @@ func isDestination(word string) bool {
 	_, err := netip.ParsePrefix(word)
 	_, errAddr := netip.ParseAddr(word)
 	return err == nil || errAddr == nil
-}
-
-// parseDestination takes a prefix, or an address as its full-length prefix.
-func parseDestination(text string) (netip.Prefix, error) {
-	if prefix, err := netip.ParsePrefix(text); err == nil {
-		return prefix.Masked(), nil
-	}
-	address, err := netip.ParseAddr(text)
-	if err != nil || address.Zone() != "" {
-		return netip.Prefix{}, fmt.Errorf("%q: expected an address or a prefix as 192.0.2.0/24", text)
-	}
-	return netip.PrefixFrom(address, address.BitLen()), nil
 }
 
 // DropsQuestion asks why packets did not take the fast path.

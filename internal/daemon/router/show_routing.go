@@ -9,6 +9,7 @@ import (
 
 	"minne/internal/daemon/show"
 	"minne/internal/model/config"
+	"minne/internal/model/rib"
 	"minne/internal/subsystem/routing"
 )
 
@@ -90,7 +91,7 @@ var BGPPaths = View[PathsQuestion, routing.BGPPaths]{
 		Long: `Show all paths that BGP knows to a prefix, the best first and why it is the best. An address shows the prefix that
 packets to it take. Without one: the sessions, as minne show bgp summary.`},
 	Read: func(ctx context.Context, d *Daemon, q PathsQuestion) (routing.BGPPaths, error) {
-		prefix, err := parseDestination(q.Prefix)
+		prefix, err := rib.ParseDestination(q.Prefix)
 		if err != nil {
 			return routing.BGPPaths{}, err
 		}

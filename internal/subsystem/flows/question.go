@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"minne/internal/model/rib"
 	"minne/internal/subsystem/fastpath/flow"
 )
 
@@ -110,7 +111,7 @@ func (s *Selection) word(word string) *string {
 func (s Selection) Filter() (f Filter, err error) {
 	prefix := func(to *netip.Prefix, text string) {
 		if text != "" && err == nil {
-			*to, err = parsePrefix(text)
+			*to, err = rib.ParseDestination(text)
 		}
 	}
 	prefix(&f.Source, s.Source)
@@ -162,18 +163,6 @@ func oneOf(key, value string, words ...string) (string, error) {
 		return "", fmt.Errorf("%s %q: expected one of %s", key, value, strings.Join(words, ", "))
 	}
 	return value, nil
-}
-
-// parsePrefix takes a prefix, or an address as its full-length prefix.
-func parsePrefix(text string) (netip.Prefix, error) {
-	if p, err := netip.ParsePrefix(text); err == nil {
-		return p.Masked(), nil
-	}
-	a, err := netip.ParseAddr(text)
-	if err != nil || a.Zone() != "" {
-		return netip.Prefix{}, fmt.Errorf("%q: expected an address or a prefix as 192.0.2.0/24", text)
-	}
-	return netip.PrefixFrom(a, a.BitLen()), nil
 }
 
 // match says whether a connection is chosen. What costs a route lookup comes last.

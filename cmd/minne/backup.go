@@ -239,7 +239,7 @@ func (r *restore) fit(ctx context.Context, b *backup.Backup, in io.Reader) (stri
 		return "", err
 	}
 	if anew {
-		fmt.Fprintln(r.err, "minne: note: the configuration is written anew for these ports, without its comments; with them it is among the revisions")
+		fmt.Fprintln(r.err, "minne: note: the configuration is rewritten for these ports, without its comments; the original is in minne revisions")
 	}
 	if cfg, err = config.Parse(source, []byte(text)); err != nil {
 		return "", err
@@ -282,7 +282,7 @@ func (r *restore) settlePorts(all []backup.Mapping, here []backup.Port, in io.Re
 	}
 	if !isTerminal(in) {
 		r.showPorts(all)
-		return usageError{errors.New("the ports above are proposals: say them by --map interface=port, or run it on a terminal")}
+		return usageError{errors.New("the ports above are proposals: confirm them with --map interface=port, or run the command on a terminal")}
 	}
 	answers := bufio.NewReader(in)
 	for n := range all {
@@ -312,7 +312,7 @@ func (r *restore) settlePorts(all []backup.Mapping, here []backup.Port, in io.Re
 func wantAll(all []backup.Mapping) error {
 	for _, m := range all {
 		if m.To.Name == "" {
-			return fmt.Errorf("interface %s: no port of this machine is left for it; add one, or take the interface out of the configuration", m.From.Interface)
+			return fmt.Errorf("interface %s: no free port for it on this machine: add one, or remove the interface from the configuration", m.From.Interface)
 		}
 	}
 	return nil

@@ -14,11 +14,11 @@ import (
 )
 
 func newClearARPCommand(a *app) *cobra.Command {
-	return clearNeighborsCommand(a, "arp [ADDRESS | INTERFACE]", "Forget the MACs of IPv4 neighbours, so that they are asked for again", "ipv4")
+	return clearNeighborsCommand(a, "arp [ADDRESS | INTERFACE]", "Delete ARP entries; the kernel resolves them again", "ipv4")
 }
 
 func newClearNeighborsCommand(a *app) *cobra.Command {
-	c := clearNeighborsCommand(a, "neighbors [ADDRESS | INTERFACE]", "Forget the MACs of IPv4 and IPv6 neighbours, so that they are asked for again", "")
+	c := clearNeighborsCommand(a, "neighbors [ADDRESS | INTERFACE]", "Delete ARP and ND entries; the kernel resolves them again", "")
 	c.Aliases = []string{"neighbours"}
 	return c
 }
@@ -27,7 +27,7 @@ func clearNeighborsCommand(a *app, use, short, family string) *cobra.Command {
 	return &cobra.Command{
 		Use:   use,
 		Short: short,
-		Long:  short + ":\nall, one address, or those on one interface. Entries that are written down stay.",
+		Long:  short + ":\nall, one address, or those on one interface. Permanent entries stay.",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			q := router.NeighborsToClear{Family: family}

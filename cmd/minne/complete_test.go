@@ -14,7 +14,7 @@ func TestCompletion(t *testing.T) {
 	b.start()
 	b.want(0, "applied", "apply", b.file("guests.yaml", guestsConfig))
 	for line, want := range map[string]string{
-		"sho":                         "show\tLook at the router",
+		"sho":                         "show\tShow the router's state",
 		"show inter":                  "interfaces\tShow links, addresses and counters",
 		"show interfaces ":            "lan\tup, 192.0.2.1/24",
 		"clear counters ":             "wan\tup, 198.51.100.1/24",

@@ -46,7 +46,7 @@ func newFastPathStatusCommand(a *app) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Show ports with the fast path and its counters",
+		Short: "Show the ports that run the fast path, and its counters",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			inst, err := a.inst()
@@ -73,7 +73,7 @@ func newFastPathStatusCommand(a *app) *cobra.Command {
 
 func (a *app) printFastPathStatus(o fastpath.Observed) error {
 	if len(o.Ports) == 0 {
-		fmt.Fprintln(a.out, "no port has the fast path")
+		fmt.Fprintln(a.out, "no port runs the fast path")
 	}
 	screen := a.screen()
 	ports := show.NewTable("Port", "!Mode", ">Program", ">Packets in", ">Packets out")

@@ -25,7 +25,7 @@ type passphrase struct {
 }
 
 func (p *passphrase) flags(c *cobra.Command) {
-	c.Flags().StringVar(&p.file, "passphrase-file", "", "`file` whose first line is the passphrase (default: asked on the terminal)")
+	c.Flags().StringVar(&p.file, "passphrase-file", "", "`file` whose first line is the passphrase (default: prompt on the terminal)")
 	c.Flags().IntVar(&p.fd, "passphrase-fd", -1, "`number` of an open file descriptor to read the passphrase from")
 }
 
@@ -71,7 +71,7 @@ func askPassphrase(terminal *os.File, isNew bool) (string, error) {
 	if err != nil || !isNew {
 		return first, err
 	}
-	again, err := askHidden(terminal, "Once more: ")
+	again, err := askHidden(terminal, "Repeat it: ")
 	if err == nil && again != first {
 		err = errors.New("the two passphrases differ")
 	}

@@ -51,9 +51,9 @@ that has a configuration, nothing happens without --force.`,
 	}
 	c.Flags().StringVar(&o.Answers, "answers", "", "`file` with the answers, in YAML")
 	c.Flags().StringVar(&o.Files, "files", "", "`directory` that may hold minne.yaml (a whole configuration) or answers.yaml")
-	c.Flags().BoolVar(&o.Force, "force", false, "also when the router has a configuration")
+	c.Flags().BoolVar(&o.Force, "force", false, "replace an existing configuration")
 	c.Flags().BoolVar(&ifNeeded, "if-needed", false, "do nothing when the router has a configuration")
-	c.Flags().BoolVar(&noProbe, "no-probe", false, "don't look for DHCP servers behind the ports")
+	c.Flags().BoolVar(&noProbe, "no-probe", false, "do not search for DHCP servers on the ports")
 	c.Flags().StringVar(&netns, "netns", "", "network namespace of the router: `name` (of ip netns) or path")
 	c.MarkFlagsMutuallyExclusive("force", "if-needed")
 	return c

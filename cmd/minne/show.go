@@ -17,15 +17,15 @@ import (
 
 // showGroups are commands below "minne show" that only hold others.
 var showGroups = map[string]string{
-	"ip":    "Look at ipv4 routes and neighbours",
-	"ipv6":  "Look at ipv6 routes and neighbours",
-	"ospf":  "Look at OSPFv2 and OSPFv3",
-	"ospf6": "Look at OSPFv3",
+	"ip":    "Show IPv4 routes and neighbours",
+	"ipv6":  "Show IPv6 routes and neighbours",
+	"ospf":  "Show OSPFv2 and OSPFv3",
+	"ospf6": "Show OSPFv3",
 }
 
 // newShowCommand makes a command of each view.
 func newShowCommand(a *app) *cobra.Command {
-	top := &cobra.Command{Use: "show", Short: "Look at the router"}
+	top := &cobra.Command{Use: "show", Short: "Show the router's state"}
 	made := map[string]*showing{}
 	for _, v := range router.Views {
 		text := v.About()
@@ -59,7 +59,7 @@ func showParent(top *cobra.Command, made map[string]*showing, words []string) *c
 			return c
 		}
 	}
-	group := &cobra.Command{Use: words[0], Short: cmp.Or(showGroups[words[0]], "Look at "+strings.ToUpper(words[0]))}
+	group := &cobra.Command{Use: words[0], Short: cmp.Or(showGroups[words[0]], "Show "+strings.ToUpper(words[0]))}
 	top.AddCommand(group)
 	return group
 }

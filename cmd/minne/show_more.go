@@ -102,7 +102,7 @@ func versionWithoutDaemon(a *app, c *cobra.Command) {
 
 func withWatch(a *app, c *cobra.Command) {
 	var watch bool
-	c.Flags().BoolVar(&watch, "watch", false, "show them again each second, until Ctrl-C")
+	c.Flags().BoolVar(&watch, "watch", false, "refresh every second, until Ctrl-C")
 	once := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		for {
@@ -123,7 +123,7 @@ func withWatch(a *app, c *cobra.Command) {
 
 func withFollow(a *app, c *cobra.Command) {
 	var follow bool
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with each line that is written")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "keep printing new lines, until Ctrl-C")
 	c.Flags().Lookup("json").Usage = "print the lines as JSON; with --follow, an object for each"
 	once := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {

@@ -57,7 +57,7 @@ a crash or a hang, the old system boots again.`,
 		},
 	}
 	c.Flags().BoolVar(&f.status, "status", false, "show what is in the slots, which one boots next, and how the last upgrade ended")
-	c.Flags().BoolVar(&f.undo, "undo", false, "go back to the system in the other slot")
+	c.Flags().BoolVar(&f.undo, "undo", false, "fall back to the system in the other slot")
 	c.Flags().BoolVar(&f.judge, "judge", false, "after the first boot of an upgrade: wait until everything works, or fall back (the image runs this)")
 	c.Flags().BoolVar(&f.downgrade, "downgrade", false, "accept a system that is older than the running one")
 	c.Flags().BoolVar(&f.noRestart, "no-restart", false, "do not restart the router; the new system boots at the next restart")
@@ -154,7 +154,7 @@ func found(name string, use func(path string) error) error {
 // warnOfSchema tells what becomes of the configuration under a system that reads an older format.
 func (a *app) warnOfSchema(to slot.System) {
 	if to.Schema < config.Version {
-		fmt.Fprintf(a.err, "minne: version %s reads configurations up to format %d, this one writes format %d: it starts with the newest revision that it can read (minne revisions)\n",
+		fmt.Fprintf(a.err, "minne: version %s reads configurations up to format %d, this one writes format %d: after the restart it uses the newest revision that it can read (minne revisions)\n",
 			to.Version, to.Schema, config.Version)
 	}
 }

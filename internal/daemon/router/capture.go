@@ -15,7 +15,7 @@ import (
 var (
 	Capture = api.Operation[fastpath.CaptureFilter, CaptureEvent]{Method: "POST", Path: "/v1/capture", Short: "Capture packets",
 		Root: true, Private: true, Goes: true}
-	EndCapture = api.Operation[api.Empty, api.Empty]{Method: "POST", Path: "/v1/capture/end", Short: "End the capture", Root: true}
+	EndCapture = api.Operation[api.Empty, api.Empty]{Method: "POST", Path: "/v1/capture/end", Short: "Stop the capture", Root: true}
 )
 
 // CaptureEvent is a piece of the answer to a capture: first Started, then packets, at the end how it

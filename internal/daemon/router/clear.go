@@ -10,8 +10,8 @@ import (
 
 // What operators clear: sessions.
 var (
-	ClearBGP  = api.Operation[SessionsToClear, Cleared]{Method: "POST", Path: "/v1/clear/bgp", Short: "Begin BGP sessions anew", Root: true}
-	ClearOSPF = api.Operation[api.Empty, Cleared]{Method: "POST", Path: "/v1/clear/ospf", Short: "Let OSPF begin anew", Root: true}
+	ClearBGP  = api.Operation[SessionsToClear, Cleared]{Method: "POST", Path: "/v1/clear/bgp", Short: "Reset BGP sessions", Root: true}
+	ClearOSPF = api.Operation[api.Empty, Cleared]{Method: "POST", Path: "/v1/clear/ospf", Short: "Restart OSPF", Root: true}
 )
 
 // SessionsToClear asks to begin BGP sessions anew.

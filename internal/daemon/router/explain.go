@@ -14,7 +14,7 @@ import (
 )
 
 // Explain is minne explain.
-var Explain = api.Operation[ExplainQuestion, Explanations]{Method: "POST", Path: "/v1/explain", Short: "Say what becomes of packets"}
+var Explain = api.Operation[ExplainQuestion, Explanations]{Method: "POST", Path: "/v1/explain", Short: "Show what happens to packets, stage by stage"}
 
 // ExplainQuestion asks what becomes of packets that arrive by an interface: one that is
 // described, or whole frames. Asking changes nothing, so whoever may look may ask.

@@ -19,7 +19,7 @@ type FirewallQuestion struct {
 
 // Firewall is show firewall.
 var Firewall = View[FirewallQuestion, firewall.Observed]{
-	Text: Text{Path: "firewall", Short: "Show the firewall's rules and what they have counted"},
+	Text: Text{Path: "firewall", Short: "Show the firewall's rules with their counters"},
 	Read: func(ctx context.Context, d *Daemon, _ FirewallQuestion) (firewall.Observed, error) {
 		o, err := d.firewallCounts(ctx)
 		if err == nil {
@@ -33,7 +33,7 @@ var Firewall = View[FirewallQuestion, firewall.Observed]{
 // What minne set does.
 var (
 	ListSet   = api.Operation[SetQuestion, show.SetView]{Method: "GET", Path: "/v1/set/{name}", Short: "Show what is in a set"}
-	ChangeSet = api.Operation[firewall.SetChange, firewall.SetChanged]{Method: "POST", Path: "/v1/set", Short: "Put elements into a set, or take them out", Root: true}
+	ChangeSet = api.Operation[firewall.SetChange, firewall.SetChanged]{Method: "POST", Path: "/v1/set", Short: "Add elements to a set or delete them", Root: true}
 )
 
 // SetQuestion asks for the elements of a set.

@@ -12,7 +12,7 @@ import (
 
 // Flows is show flows.
 var Flows = View[flows.Asked, flows.Answer]{
-	Text: Text{Path: "flows", Args: "[FILTER…]", Short: "Show connections, hosts or zones by what they transfer",
+	Text: Text{Path: "flows", Args: "[FILTER…]", Short: "Show connections, hosts or zones by traffic",
 		Long: `Show the connections that go through the router and to it, those of the kernel and those
 that the fast path forwards in one table: packets and bytes are the sums of both. Without
 a filter, the twenty that have transferred most.
@@ -34,7 +34,7 @@ label LABEL (of the section labels).`},
 
 // FlowsSummary is show flows summary.
 var FlowsSummary = View[Nothing, flows.Summary]{
-	Text: Text{Path: "flows/summary", Short: "Show how many connections there are, of which kinds, and how full the tables are"},
+	Text: Text{Path: "flows/summary", Short: "Show the number of connections by kind, and the use of the tables"},
 	Read: func(ctx context.Context, d *Daemon, _ Nothing) (flows.Summary, error) {
 		return d.parts.flows.Summarize(ctx)
 	},

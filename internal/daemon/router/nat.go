@@ -10,7 +10,7 @@ import (
 
 // NAT is show nat: the rules that translate and the connections that are translated.
 var NAT = View[Nothing, show.NATView]{
-	Text: Text{Path: "nat", Short: "Show what translates addresses, and the connections that are translated",
+	Text: Text{Path: "nat", Short: "Show NAT rules and translated connections",
 		Long: `Show the rules that translate addresses with what they have counted, then the connections
 that are translated now: the addresses that others see with the hosts behind each, and
 what is called with where it leads. The connections themselves: minne show flows.`},

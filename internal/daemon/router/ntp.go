@@ -11,7 +11,7 @@ import (
 
 // NTP is show ntp: what chronyd says of the time.
 var NTP = View[Nothing, show.NTPView]{
-	Text: Text{Path: "ntp", Short: "Show whether the clock is right: NTP servers and their offsets",
+	Text: Text{Path: "ntp", Short: "Show the NTP status: servers and offsets",
 		Long: `Show whether the clock follows a server, and all servers with how often they answered.
 States are those of chronyd: selected (the clock follows it), combined with that one,
 unusable (no answer yet, or none for long), false ticker (differs from the others).`},

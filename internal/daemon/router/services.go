@@ -242,7 +242,7 @@ func (v serviceView) serve(s *api.Server, d *Daemon) {
 
 // Services is show services.
 var Services = View[Nothing, show.ServicesView]{
-	Text: Text{Path: "services", Short: "Show " + services.Titles() + ": what runs and for whom", Aliases: []string{"service"}},
+	Text: Text{Path: "services", Short: "Show " + services.Titles() + ": status and clients", Aliases: []string{"service"}},
 	Read: func(_ context.Context, d *Daemon, _ Nothing) (show.ServicesView, error) {
 		s := d.parts.services
 		return show.ServicesView{Programs: append([]program.State{}, s.states()...), Leased: find[*dhcpclient.Client](s).Observe()}, nil
@@ -252,7 +252,7 @@ var Services = View[Nothing, show.ServicesView]{
 
 // DHCP is show dhcp.
 var DHCP = View[Nothing, show.DHCPView]{
-	Text: Text{Path: "dhcp", Short: "Show addresses by DHCP: those that the router was leased, and those it gave"},
+	Text: Text{Path: "dhcp", Short: "Show DHCP leases: those of the router, and those it assigned"},
 	Read: func(_ context.Context, d *Daemon, _ Nothing) (show.DHCPView, error) {
 		s := d.parts.services
 		given, err := find[*dnsmasq.Daemon](s).Leases()

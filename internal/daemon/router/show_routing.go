@@ -17,7 +17,7 @@ import (
 
 // BGPSummary is show bgp summary.
 var BGPSummary = View[Nothing, routing.BGPSummary]{
-	Text: Text{Path: "bgp/summary", Short: "Show BGP sessions and what they carry", Begins: true},
+	Text: Text{Path: "bgp/summary", Short: "Show BGP sessions with their state and prefixes", Begins: true},
 	Read: func(ctx context.Context, d *Daemon, _ Nothing) (routing.BGPSummary, error) {
 		return d.parts.routing.BGPSummary(ctx)
 	},
@@ -55,7 +55,7 @@ func readBGPNeighbors(ctx context.Context, d *Daemon, q PeerQuestion) (v show.BG
 // PeerRoutesQuestion asks for the routes of a BGP peer.
 type PeerRoutesQuestion struct {
 	Peer      string `json:"peer" names:"peer" doc:"'name' or address of the peer"`
-	Direction string `json:"direction" values:"received,advertised" doc:"routes that the peer has told, or was told"`
+	Direction string `json:"direction" values:"received,advertised" doc:"routes that the peer sends (received) or gets (advertised)"`
 	Limit     int    `json:"limit" flag:"limit" default:"1000" doc:"'number' of routes at most; 0 for all"`
 }
 
@@ -87,7 +87,7 @@ func (q *PathsQuestion) Words(words []string) error {
 
 // BGPPaths is show bgp PREFIX.
 var BGPPaths = View[PathsQuestion, routing.BGPPaths]{
-	Text: Text{Path: "bgp/{prefix}", Args: "[PREFIX | ADDRESS]", Short: "Look at BGP: sessions, or all paths to a prefix",
+	Text: Text{Path: "bgp/{prefix}", Args: "[PREFIX | ADDRESS]", Short: "Show BGP: sessions, or all paths to a prefix",
 		Long: `Show all paths that BGP knows to a prefix, the best first and why it is the best. An address shows the prefix that
 packets to it take. Without one: the sessions, as minne show bgp summary.`},
 	Read: func(ctx context.Context, d *Daemon, q PathsQuestion) (routing.BGPPaths, error) {
@@ -115,7 +115,7 @@ func OSPFNeighbors(word string, version int) View[Nothing, show.OSPFView] {
 // OSPFInterfaces shows where OSPF runs.
 func OSPFInterfaces(word string, version int) View[Nothing, show.OSPFInterfacesView] {
 	return View[Nothing, show.OSPFInterfacesView]{
-		Text: Text{Path: word + "/interface", Short: "Show where " + ospfName(version) + " runs: costs, timers, neighbours", Aliases: []string{"interfaces"}},
+		Text: Text{Path: word + "/interface", Short: "Show the interfaces of " + ospfName(version) + ": costs, timers, neighbours", Aliases: []string{"interfaces"}},
 		Read: func(ctx context.Context, d *Daemon, _ Nothing) (show.OSPFInterfacesView, error) {
 			all, err := d.parts.routing.OSPFInterfaces(ctx)
 			return show.OSPFInterfacesView{Interfaces: ofVersion(all, version, func(i routing.OSPFInterface) int { return i.Version })}, err

@@ -25,16 +25,16 @@ type Operation[Q, A any] struct {
 
 // The operations whose words the whole tree knows. Those about subsystems are in package router.
 var (
-	Alive        = Operation[Empty, Empty]{Method: "GET", Path: "/v1/alive", Short: "Say that the daemon answers"}
+	Alive        = Operation[Empty, Empty]{Method: "GET", Path: "/v1/alive", Short: "Check that the daemon answers"}
 	GetStatus    = Operation[Empty, Status]{Method: "GET", Path: "/v1/status", Short: "Show the daemon's status"}
-	GetRevisions = Operation[Empty, Revisions]{Method: "GET", Path: "/v1/revisions", Short: "List the stored configurations, the oldest first"}
+	GetRevisions = Operation[Empty, Revisions]{Method: "GET", Path: "/v1/revisions", Short: "List the revisions, oldest first"}
 	GetRevision  = Operation[RevisionQuestion, Revision]{Method: "GET", Path: "/v1/revisions/{number}", Short: "Show one stored configuration with its text"}
-	Plan         = Operation[Commit, Result]{Method: "POST", Path: "/v1/plan", Short: "Say what an apply would change"}
+	Plan         = Operation[Commit, Result]{Method: "POST", Path: "/v1/plan", Short: "Show what an apply would change"}
 	Apply        = Operation[Commit, Result]{Method: "POST", Path: "/v1/apply", Short: "Apply a configuration", Root: true}
-	Restore      = Operation[RestoreQuestion, Result]{Method: "POST", Path: "/v1/restore", Short: "Apply the configuration of a backup with the files beside it", Root: true}
-	Confirm      = Operation[Empty, Result]{Method: "POST", Path: "/v1/confirm", Short: "Keep the configuration that waits for its confirmation", Root: true}
-	Rollback     = Operation[RollbackQuestion, Result]{Method: "POST", Path: "/v1/rollback", Short: "Go back to an earlier configuration", Root: true}
-	Stop         = Operation[StopQuestion, Empty]{Method: "POST", Path: "/v1/stop", Short: "End the daemon", Root: true}
+	Restore      = Operation[RestoreQuestion, Result]{Method: "POST", Path: "/v1/restore", Short: "Restore a backup: its configuration, secrets and files", Root: true}
+	Confirm      = Operation[Empty, Result]{Method: "POST", Path: "/v1/confirm", Short: "Confirm the configuration that was applied with a deadline", Root: true}
+	Rollback     = Operation[RollbackQuestion, Result]{Method: "POST", Path: "/v1/rollback", Short: "Roll back to an earlier configuration", Root: true}
+	Stop         = Operation[StopQuestion, Empty]{Method: "POST", Path: "/v1/stop", Short: "Stop the daemon", Root: true}
 )
 
 // Ask asks the daemon.

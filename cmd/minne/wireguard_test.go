@@ -32,6 +32,7 @@ func newWireGuardKeys(t *testing.T) (private, public string) {
 // host's names, so the device's name is this process's alone.
 func (n *neighbour) wireGuardIn(device, private, setting, address string) {
 	n.t.Helper()
+	n.t.Cleanup(func() { _ = os.Remove("/var/run/wireguard/" + device + ".sock") }) // which a program that is killed leaves
 	n.serve("LOG_LEVEL=error exec wireguard-go -f " + device)
 	eventually(n.t, "wireguard-go has its device", func() bool {
 		_, err := n.try("wg show " + device)

@@ -10,6 +10,7 @@
 #include <linux/ipv6.h>
 #include <bpf/bpf_endian.h>
 
+#include "bridge.h"
 #include "maps.h"
 #include "stages.h"
 
@@ -76,14 +77,14 @@ static __always_inline __u32 vlan_interface(const struct vlan_key *key)
 	return interface ? *interface : 0;
 }
 
-static __always_inline enum reason parse_tags(struct packet *p, struct ethernet *eth)
+static __always_inline enum reason parse_tags(struct packet *p, struct ethernet *eth, __u32 *outer)
 {
 	struct vlan_key key = { .port = p->interface, .outer_protocol = eth->protocol };
 	struct tag *tag = (void *)(eth + 1);
 
 	if ((void *)(tag + 1) > p->end)
 		return REASON_ETHERTYPE;
-	key.outer_id = bpf_ntohs(tag->tci) & VLAN_ID;
+	key.outer_id = *outer = bpf_ntohs(tag->tci) & VLAN_ID;
 	p->protocol = tag->protocol;
 	p->tags = 1;
 	if (is_vlan(p->protocol)) {
@@ -100,19 +101,9 @@ static __always_inline enum reason parse_tags(struct packet *p, struct ethernet 
 	return REASON_NONE;
 }
 
-// Ethernet, tags, and the frame's logical interface.
-static __always_inline enum reason parse_frame(struct packet *p)
+// Is the frame for its logical interface?
+static __always_inline enum reason for_us(struct packet *p, struct ethernet *eth)
 {
-	struct ethernet *eth = p->data;
-
-	if ((void *)(eth + 1) > p->end)
-		return REASON_ETHERTYPE;
-	p->interface = p->ctx->ingress_ifindex;
-	p->protocol = eth->protocol;
-	p->ip = eth + 1;
-	if (is_vlan(eth->protocol))
-		TRY(parse_tags(p, eth));
-
 	p->in = bpf_map_lookup_elem(&interfaces, &p->interface);
 	if (!p->in || !(p->in->flags & IF_KNOWN))
 		return REASON_UNKNOWN_INTERFACE;
@@ -121,6 +112,35 @@ static __always_inline enum reason parse_frame(struct packet *p)
 	if ((eth->dst[0] ^ p->in->mac[0]) | (eth->dst[1] ^ p->in->mac[1]) | (eth->dst[2] ^ p->in->mac[2]))
 		return REASON_OTHER_MAC;
 	return REASON_NONE;
+}
+
+// Ethernet, tags, and the frame's logical interface.
+static __always_inline enum reason parse_frame(struct packet *p)
+{
+	struct ethernet *eth = p->data;
+	__u32 tag = 0;
+	__u64 bridge;
+
+	if ((void *)(eth + 1) > p->end)
+		return REASON_ETHERTYPE;
+	p->interface = p->ctx->ingress_ifindex;
+	p->protocol = eth->protocol;
+	p->ip = eth + 1;
+	bridge = bridge_port(p->interface);
+	if (is_vlan(eth->protocol)) {
+		enum reason why = parse_tags(p, eth, &tag);
+
+		if (why != REASON_NONE)
+			return bridge ? REASON_BRIDGED : why;
+	} else if (bridge) {
+		p->interface = BRIDGE_UNTAGGED(bridge);
+	}
+	if (!bridge)
+		return for_us(p, eth);
+	if (for_us(p, eth) != REASON_NONE)
+		return REASON_BRIDGED;
+	return known_station(bridge, p->ctx->ingress_ifindex, tag,
+			     (__u64)eth->src[2] << 32 | (__u64)eth->src[1] << 16 | eth->src[0], trace_build);
 }
 
 #endif

@@ -142,7 +142,13 @@
 	X(MULTIPATH_HASH, GUARD_KERNEL, LABELLED, \
 	  "several next hops (ECMP) with a hash that only the kernel can compute", "minne show fast-path names the setting") \
 	X(NO_DAEMON, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, LABELLED, \
-	  "no daemon has updated the tables for three minutes: the kernel forwards", "start it: systemctl start minne; if it runs, minne status shows which part does not answer")
+	  "no daemon has updated the tables for three minutes: the kernel forwards", "start it: systemctl start minne; if it runs, minne status shows which part does not answer") \
+	X(BRIDGED, GUARD_KERNEL, UNLABELLED, /* bridge.h; the guard must not drop what only passes through the bridge */ \
+	  "arrived on a port of a bridge and is not to be routed: the kernel bridges it", "") \
+	X(BRIDGE_LEARNS, GUARD_BEGINNING, UNLABELLED, \
+	  "the bridge has not seen this sender on this port yet: it learns the sender's MAC", "many of them: a loop, a station that moves, or forged MAC addresses; bridge fdb show lists what is known") \
+	X(BRIDGE_FLOODS, GUARD_KERNEL, LABELLED, \
+	  "the bridge does not know on which port the next hop's MAC is, or the port may not forward", "a next hop that does not send; bridge fdb show lists what is known")
 
 #ifndef REASONS_WORDS // for Go the table is enough
 #define NAME_DROP(name, text, hint) REASON_##name,

@@ -121,8 +121,7 @@ links:
   - {ends: [beside.eth0, router.s2]}
   - {ends: [right.eth0, router.p1]}
 `)
-	b.forwards(t, "lan", "p1")
-	b.leaves(t, "bridge, bond or VRF", "s1", "s2")
+	b.forwards(t, "s1", "s2", "p1") // the bridge itself is no port
 	b.talk(t, "left", "right", "10.2.0.2", fast)
 	b.talk(t, "beside", "right", "10.2.0.2", fast)
 	b.run(t, "left", "ping", "-c", "2", "-i", "0.2", "-W", "5", "10.1.0.3") // switched, not routed

@@ -41,6 +41,9 @@ const (
 
 var hookNames = map[uint32]string{hookPrerouting: "prerouting", hookForward: "forward", hookPostrouting: "postrouting", hookInetIngress: "ingress"}
 
+// bridgeHooks are the hooks of family bridge that packets cross which are routed (linux/netfilter_bridge.h).
+var bridgeHooks = map[uint32]string{0: "prerouting", 1: "input", 3: "output", 4: "postrouting"}
+
 // device is one that a chain hangs on, or all whose names begin so.
 type device struct {
 	name  string
@@ -133,6 +136,8 @@ func (c *chain) note(s *State) {
 		s.family(IPv6, Filter, words("ip6", hookNames[c.hook]))
 	case c.family == unix.NFPROTO_INET && crossed:
 		s.both(Filter, words("inet", hookNames[c.hook]))
+	case c.family == unix.NFPROTO_BRIDGE && c.hook != hookForward: // what the router receives and sends by a bridge
+		s.bridges(Filter, words("bridge", bridgeHooks[c.hook]))
 	case c.family == unix.NFPROTO_INET && c.hook == hookInetIngress:
 		c.noteDevices(s.ingress, words("inet", "ingress"))
 	case c.family == unix.NFPROTO_NETDEV && c.hook == hookNetdevIngress:

@@ -160,7 +160,7 @@ func (l *linkFacts) mark() uint64 {
 }
 
 // note notes what a link does. An XDP program on a port is the fast path's own, or keeps it off:
-// one on a VLAN, which the kernel runs behind the port's, does neither.
+// one on a VLAN or a bridge, which the kernel runs behind the port's, does neither.
 func (l *linkFacts) note(s *State) {
 	s.Settings += l.settings
 	if l.takes && l.below != 0 {
@@ -169,8 +169,8 @@ func (l *linkFacts) note(s *State) {
 	if l.sorts {
 		s.egress(l.ifindex, Other, "egress-qos-map writes priorities into VLAN tags")
 	}
-	if l.kind == "vlan" && l.program != 0 {
-		s.ingress(l.ifindex, Other, fmt.Sprintf("XDP program %d on a VLAN interface", l.program))
+	if (l.kind == "vlan" || l.kind == "bridge") && l.program != 0 {
+		s.ingress(l.ifindex, Other, fmt.Sprintf("XDP program %d on a %s interface", l.program, map[string]string{"vlan": "VLAN", "bridge": "bridge"}[l.kind]))
 	}
 }
 

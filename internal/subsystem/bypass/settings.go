@@ -59,6 +59,9 @@ func (s settings) read() (State, error) {
 		{"sys/net/ipv4/ip_forward_use_pmtu", "0", func(words string) { state.family(IPv4, Other, words) }},
 		// The router takes what is for an address that it answers for on another link (ip6_forward_proxy_check).
 		{"sys/net/ipv6/conf/all/proxy_ndp", "0", func(words string) { state.family(IPv6, Other, words) }},
+		// Bridges show what passes them to the packet filter of IP, before the router has it (br_netfilter).
+		{"sys/net/bridge/bridge-nf-call-iptables", "0", func(words string) { state.bridges(Filter, words) }},
+		{"sys/net/bridge/bridge-nf-call-ip6tables", "0", func(words string) { state.bridges(Filter, words) }},
 	} {
 		v, err := s.value(one.path)
 		if err != nil {
@@ -68,7 +71,25 @@ func (s settings) read() (State, error) {
 			one.note(fmt.Sprintf("%s is %s", strings.ReplaceAll(strings.TrimPrefix(one.path, "sys/"), "/", "."), v))
 		}
 	}
-	return state, s.balancer(&state)
+	return state, errors.Join(s.balancer(&state), s.ebtables(&state))
+}
+
+// ebtables looks for tables of ebtables-legacy, whose rules nobody can list without loading them anew. They are modules,
+// which only the command loads.
+func (s settings) ebtables(state *State) error {
+	const path = "modules"
+	modules, err := s.value(path)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(modules) {
+		name, _, _ := strings.Cut(line, " ")
+		switch name {
+		case "ebtable_filter", "ebtable_nat", "ebtable_broute":
+			state.bridges(Filter, "module "+name+" is loaded (ebtables-legacy)")
+		}
+	}
+	return nil
 }
 
 // hashOf says what a family's fib_multipath_hash_policy hashes.

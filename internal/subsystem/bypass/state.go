@@ -55,6 +55,7 @@ type State struct {
 	Families [2][]Thing      // of all packets of a family
 	Ingress  map[int][]Thing // of all that come in by a link, by ifindex; of a VLAN's packets its port's too
 	Egress   map[int][]Thing // of all that leave by a link, likewise
+	Bridges  []Thing         // of all that passes bridges
 	Hash     [2]Hash
 	Settings uint64 // changes whenever a setting of the namespace or of a link has changed
 }
@@ -68,6 +69,11 @@ func (s *State) family(which int, cause Cause, text string) {
 func (s *State) both(cause Cause, text string) {
 	s.family(IPv4, cause, text)
 	s.family(IPv6, cause, text)
+}
+
+// bridges notes a thing of what passes bridges.
+func (s *State) bridges(cause Cause, text string) {
+	s.Bridges = append(s.Bridges, Thing{cause, text})
 }
 
 // ingress notes a thing of what comes in by a link.
@@ -94,6 +100,7 @@ func (s *State) add(o *State) {
 			s.Hash[which] = h
 		}
 	}
+	s.Bridges = append(s.Bridges, o.Bridges...)
 	for ifindex, things := range o.Ingress {
 		for _, t := range things {
 			s.ingress(ifindex, t.Cause, t.Text)
@@ -114,6 +121,9 @@ func (s *State) Lifts(o *State) bool {
 		if gone(s.Families[which], o.Families[which]) {
 			return true
 		}
+	}
+	if gone(s.Bridges, o.Bridges) {
+		return true
 	}
 	for _, both := range [][2]map[int][]Thing{{s.Ingress, o.Ingress}, {s.Egress, o.Egress}} {
 		for ifindex, was := range both[0] {
@@ -138,6 +148,7 @@ func (s *State) sorted() {
 	for _, things := range s.Families {
 		order(things)
 	}
+	order(s.Bridges)
 	for _, m := range []map[int][]Thing{s.Ingress, s.Egress} {
 		for _, things := range m {
 			order(things)

@@ -6,9 +6,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/netip"
+	"slices"
+	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"minne/internal/model/rib"
 )
@@ -77,6 +81,9 @@ func (s *adjTable) get(k adjKey) *adjacency {
 		return nil
 	}
 	a := &adjacency{key: k, index: index}
+	for word := range adjacencyWords { // of whoever had the place, which has rested
+		s.t.prog.adjacencies.store(int(index)*adjacencyWords+word, 0)
+	}
 	s.all[k] = a
 	s.write(a)
 	return a
@@ -137,9 +144,7 @@ func (s *adjTable) refresh(a *adjacency) {
 
 // refreshAll does so for all: a link changed.
 func (s *adjTable) refreshAll() {
-	for _, a := range s.all {
-		s.write(a)
-	}
+	s.write(slices.Collect(maps.Values(s.all))...)
 }
 
 // sweep forgets neighbours that the account of this round did not repeat.
@@ -171,12 +176,12 @@ func (s *adjTable) dead(h rib.Hop) bool {
 	return a != nil && a.dead()
 }
 
-// write puts the adjacency into the shared table. What a valid adjacency is made of changes word
+// fill puts the adjacency into the shared table. What a valid adjacency is made of changes word
 // by word; the first word, which makes it valid, is written last.
-func (s *adjTable) write(a *adjacency) {
+func (s *adjTable) fill(a *adjacency) {
 	w := s.t.prog.adjacencies[int(a.index)*adjacencyWords:]
-	way, ok := s.t.egress(a.key.ifindex)
-	if held := s.t.heldAtEgress(a.key.ifindex); held != Forwarded || !ok {
+	way, held, ok := s.t.wayTo(a.key.ifindex, a.mac)
+	if !ok {
 		w.store(0, macWord(a.mac, adjNoPort|uint16(held)<<adjReasonShift))
 		if _, ifindex := splitPair(w.load(2)); ifindex != uint32(a.key.ifindex) {
 			w.store(2, pair(0, uint32(a.key.ifindex))) // the source check asks where it would lead
@@ -233,9 +238,26 @@ func (s *adjTable) list(a *adjacency, in bool) {
 	a.listed = in
 }
 
+// A map without memory of its own gets some in an interrupt, which may take until the kernel's next tick.
+const (
+	memoryTries = 5
+	memoryPause = 10 * time.Millisecond
+)
+
+// insert puts an entry into a map, and waits for the map's memory where need be.
+func insert(m *ebpf.Map, key, value any) (err error) {
+	for range memoryTries {
+		if err = m.Put(key, value); !errors.Is(err, unix.ENOMEM) {
+			return err
+		}
+		time.Sleep(memoryPause)
+	}
+	return err
+}
+
 func putOrDelete(m *ebpf.Map, put bool, key any, value uint32) error {
 	if put {
-		return m.Put(key, value)
+		return insert(m, key, value)
 	}
 	if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return err

@@ -114,6 +114,9 @@ func (t *tables) along(ifindex int, of map[int][]bypass.Thing) []bypass.Thing {
 	for l := range t.down(ifindex) {
 		things = append(things, of[l.Index]...)
 	}
+	if b := t.bridgeBelow(ifindex); b != nil {
+		things = append(things, t.bridgeThings(b)...)
+	}
 	return things
 }
 

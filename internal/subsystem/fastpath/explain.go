@@ -122,6 +122,11 @@ func (f *FastPath) ArrivalOf(name string) (Arrival, error) {
 		return a, nil // down, or under a bridge: the program will say what that means
 	}
 	a.Port = port.Index
+	if f.tables.bridging.state.Bridges[port.Index] != nil {
+		if a.Port, tags, ok = f.tables.arrivalOn(index); !ok {
+			a.Port = port.Index
+		}
+	}
 	for _, t := range tags {
 		a.Tags = append(a.Tags, packet.Tag{Type: t.proto, TCI: t.id})
 	}

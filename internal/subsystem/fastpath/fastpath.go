@@ -20,6 +20,7 @@ import (
 	"minne/internal/base/instance"
 	"minne/internal/model/rib"
 	"minne/internal/subsystem/bypass"
+	"minne/internal/subsystem/fastpath/bridges"
 	"minne/internal/subsystem/fastpath/fib"
 	"minne/internal/subsystem/fastpath/flow"
 	"minne/internal/subsystem/fastpath/mapped"
@@ -54,6 +55,7 @@ type FastPath struct {
 	told      *health.Book      // of what is wrong, and what was repaired
 	bypass    *bypass.Follower  // hears of what else the kernel would do to packets
 	held      map[string]string // what of it has been told, by what it holds
+	bridges   *bridges.Follower // hears of bridges
 	peers     guardPeers        // stations that the guard knows by name
 	listener  flow.Listener     // hears of flows that end; may be nil
 	conntrack func() Conntrack  // opens what is asked about connections; may be nil
@@ -104,6 +106,11 @@ func (f *FastPath) start() error {
 	f.ports, f.adopted = ports, len(ports)
 	s := shape{structure: f.structureFor(fib.Small), capacity4: fib.Small, capacity6: fib.Small, tells: f.listener != nil, label: f.desired.Labels}
 	s.firewall = f.firewall.shape(s.firewall, f.desired.Flows)
+	state, stations, err := f.followBridges()
+	if err != nil {
+		return err
+	}
+	s.bridges = f.needsBridges(state)
 	err = f.withFlowsOrWithout(s, func(s shape) (err error) {
 		f.prog, err = loadCounting(f.inst.BPFDir, s)
 		return err
@@ -117,6 +124,8 @@ func (f *FastPath) start() error {
 	f.automatic = f.desired.Auto
 	f.tables = newTables(f.log, f.prog, newProcSettings())
 	f.tables.desired = f.desired
+	f.tables.bridging.state = state
+	f.tables.takeStations(stations, true)
 	if err := f.tables.putFirewall(&f.firewall); err != nil {
 		return err
 	}
@@ -190,6 +199,9 @@ func (f *FastPath) Close() {
 	if f.bypass != nil {
 		f.bypass.Close()
 	}
+	if f.bridges != nil {
+		f.bridges.Close()
+	}
 	for _, p := range f.ports {
 		if p.link != nil {
 			p.link.Close()
@@ -226,8 +238,12 @@ func (f *FastPath) Apply(_ context.Context, d Desired) error {
 	}
 	f.forgetDetached()
 	f.tables.desired = d
+	if err := f.learnLinks(); err != nil {
+		return err
+	}
 	s := f.restructured(f.prog.shape)
 	s.label = f.prog.labelsFor(d)
+	s.bridges = f.needsBridges(f.tables.bridging.state)
 	if s.firewall.conntrack {
 		s.firewall.flows = flowsFor(d.Flows)
 	}
@@ -237,9 +253,6 @@ func (f *FastPath) Apply(_ context.Context, d Desired) error {
 		}
 	}
 	f.automatic = d.Auto
-	if err := f.learnLinks(); err != nil {
-		return err
-	}
 	if err := f.restorePins(); err != nil {
 		return err
 	}
@@ -261,6 +274,9 @@ func (f *FastPath) learnLinks() error {
 	}
 	links, err := currentLinks()
 	if err != nil {
+		return err
+	}
+	if f.tables.bridging.state, err = bridges.Read(); err != nil {
 		return err
 	}
 	f.tables.Links(links)
@@ -435,6 +451,9 @@ func (f *FastPath) reconcile() error {
 	if !f.applied || f.adopted > 0 && !f.tables.complete || f.offByHand() {
 		return nil
 	}
+	if err := f.growBridges(); err != nil {
+		return err
+	}
 	if err := f.putPeers(); err != nil {
 		return err
 	}
@@ -487,6 +506,10 @@ func (f *FastPath) wantedPorts() map[int]string {
 		}
 		bottom := l
 		for bottom = range f.tables.down(l.Index) {
+		}
+		if b := f.tables.bridging.state.Bridges[bottom.Index]; b != nil || bottom.Kind == "bridge" {
+			f.wantedBridgePorts(b, wanted)
+			continue
 		}
 		if _, ethernet := macOf(bottom.MAC); ethernet && bottom.VLANID == 0 && bottom.Master == 0 && bottom.Index < maxIfindex {
 			wanted[bottom.Index] = bottom.Name

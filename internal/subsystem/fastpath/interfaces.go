@@ -99,22 +99,37 @@ func (t *tables) base(ifindex int) (port *device, tags []vlanTag, ok bool) {
 	return nil, nil, false
 }
 
-// egress is how packets leave by an interface, if its port can transmit for the fast path.
-func (t *tables) egress(ifindex int) (way, bool) {
-	port, tags, ok := t.base(ifindex)
-	if !ok || !t.transmits[port.Index] {
-		return way{}, false
+// wayTo is how packets leave by an interface to a neighbour's MAC, if they do by the fast path. Otherwise held
+// is why the kernel sends them; Forwarded when that is the port's matter.
+func (t *tables) wayTo(ifindex int, to [6]byte) (w way, held Reason, ok bool) {
+	if held = t.heldAtEgress(ifindex); held != Forwarded {
+		return way{}, held, false
+	}
+	bottom, tags, ok := t.base(ifindex)
+	if !ok {
+		return way{}, Forwarded, false
 	}
 	l := t.links[ifindex]
-	mac, ok := macOf(l.MAC)
-	if !ok {
-		return way{}, false
+	if b := t.bridging.state.Bridges[bottom.Index]; b != nil {
+		if to == ([6]byte{}) {
+			return way{}, Reason(routerReasonREASON_NO_NEIGHBOUR), false
+		}
+		return t.bridgeWay(l, b, tags, to)
 	}
+	mac, ok := macOf(l.MAC)
+	if !ok || !t.transmits[bottom.Index] {
+		return way{}, Forwarded, false
+	}
+	return t.wayOut(l, bottom.Index, tags, mac), Forwarded, true
+}
+
+// wayOut is the way by a port with tags, and with what holds of the interface.
+func (t *tables) wayOut(l *device, port int, tags []vlanTag, mac [6]byte) way {
 	mtu4, mtu6 := min(l.MTU, maxMTU), min(l.MTU, maxMTU)
 	if set := l.settings.mtu6; set != 0 {
 		mtu6 = min(mtu6, set)
 	}
-	return way{port: port.Index, tags: tags, mac: mac, mtu4: uint16(mtu4), mtu6: uint16(mtu6)}, true
+	return way{port: port, tags: tags, mac: mac, mtu4: uint16(mtu4), mtu6: uint16(mtu6)}
 }
 
 // alive says whether the kernel uses hops through an interface. Routes with hops of their own
@@ -136,12 +151,20 @@ func (t *tables) renderInterface(l *device) {
 	port, tags, ok := t.base(l.Index)
 	mac, hasMAC := macOf(l.MAC)
 	want, desired := t.desired.Interfaces[l.Name]
-	on := ok && hasMAC && desired && want.FastPath && t.attached[port.Index]
-	t.placeVLAN(l, port, tags, on && len(tags) > 0)
+	attached, unsummed, bridged := false, false, false
+	if ok {
+		attached, unsummed = t.attached[port.Index], t.unsummed[port.Index]
+		if b := t.bridging.state.Bridges[port.Index]; b != nil {
+			bridged = true
+			attached, unsummed = t.attachedBelow(b)
+		}
+	}
+	on := ok && hasMAC && desired && want.FastPath && attached
+	t.placeVLAN(l, port, tags, on && len(tags) > 0 && !bridged)
 	flags := uint16(0)
 	if on {
 		flags = ifKnown | l.settings.flags(want, t.all4, t.all6)
-		if t.unsummed[port.Index] {
+		if unsummed {
 			flags |= ifUnsummed
 		}
 		if t.heldAtIngress(l.Index) != Forwarded {
@@ -183,10 +206,8 @@ func (s settings) flags(want DesiredPort, all4, all6 settings) uint16 {
 func (t *tables) placeVLAN(l, port *device, tags []vlanTag, in bool) {
 	var want *routerVlanKey
 	if in {
-		want = &routerVlanKey{Port: uint32(port.Index), OuterProtocol: network16(tags[0].proto), OuterId: tags[0].id}
-		if len(tags) == 2 {
-			want.InnerProtocol, want.InnerId = network16(tags[1].proto), tags[1].id
-		}
+		k := tagKey(port.Index, tags)
+		want = &k
 	}
 	if l.vlan != nil && (want == nil || *want != *l.vlan) {
 		if err := putOrDelete(t.prog.objects.Vlans, false, l.vlan, 0); err != nil {
@@ -209,6 +230,7 @@ func (t *tables) renderLinks() {
 	for _, l := range t.links {
 		t.renderInterface(l)
 	}
+	t.renderBridges()
 	t.adjs.refreshAll()
 	t.hops.renderAll()
 }
@@ -219,6 +241,9 @@ func (t *tables) dropLink(l *device) {
 	delete(t.links, l.Index)
 	if l.Index < maxIfindex {
 		t.prog.interfaces.store(2*l.Index, 0)
+		if t.prog.shape.bridges {
+			t.prog.bridgePorts.store(l.Index, 0)
+		}
 	}
 }
 

@@ -380,13 +380,16 @@ func TestVerifier(t *testing.T) {
 		firewall firewallShape
 		label    *label.Sets
 		build    string
+		bridges  bool
 	}{
-		{"ordinary", firewallShape{}, nil, ""}, {"tracing", firewallShape{}, nil, "trace_build"}, {"capturing", firewallShape{}, nil, "capture_build"},
-		{"firewall", judged, nil, ""}, {"stateful firewall", stateful, nil, ""}, {"stateful firewall, capturing", stateful, nil, "capture_build"},
-		{"patterns", firewallShape{}, patterns, ""}, {"patterns, stateful firewall", stateful, patterns, ""},
-		{"patterns, tracing", stateful, patterns, "trace_build"}, {"patterns, capturing", stateful, patterns, "capture_build"},
+		{"ordinary", firewallShape{}, nil, "", false}, {"tracing", firewallShape{}, nil, "trace_build", false}, {"capturing", firewallShape{}, nil, "capture_build", false},
+		{"firewall", judged, nil, "", false}, {"stateful firewall", stateful, nil, "", false}, {"stateful firewall, capturing", stateful, nil, "capture_build", false},
+		{"patterns", firewallShape{}, patterns, "", false}, {"patterns, stateful firewall", stateful, patterns, "", false},
+		{"patterns, tracing", stateful, patterns, "trace_build", false}, {"patterns, capturing", stateful, patterns, "capture_build", false},
+		{"bridges", firewallShape{}, nil, "", true}, {"bridges, stateful firewall", stateful, nil, "", true},
+		{"bridges, patterns, capturing", stateful, patterns, "capture_build", true}, {"bridges, patterns, tracing", stateful, patterns, "trace_build", true},
 	} {
-		spec, err := shape{structure: fib.Default, capacity4: fib.Small, capacity6: fib.Small, firewall: c.firewall, label: c.label, tells: c.firewall.conntrack}.spec()
+		spec, err := shape{structure: fib.Default, capacity4: fib.Small, capacity6: fib.Small, firewall: c.firewall, label: c.label, tells: c.firewall.conntrack, bridges: c.bridges}.spec()
 		must(t, err)
 		if c.build != "" {
 			must(t, spec.Variables[c.build].Set(uint32(1)))

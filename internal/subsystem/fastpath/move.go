@@ -27,6 +27,8 @@ func (t *tables) moveTo(p *program) {
 		l.vlan = nil
 		t.renderInterface(l)
 	}
+	t.bridging.forgetProgram()
+	t.renderBridges()
 	t.renderOwn()
 	if t.complete {
 		t.fill()
@@ -41,6 +43,7 @@ type place struct {
 	groups   map[*nextHop]run
 	runs     *pool
 	vlans    map[*device]*routerVlanKey
+	bridging bridging // as far as the program has been told
 	zones    [2]map[string]uint8
 	counters [2]int
 	judgedBy [2]*filter.Policy
@@ -54,7 +57,7 @@ type run struct {
 
 // place is where the tables are now.
 func (t *tables) place() place {
-	p := place{prog: t.prog, runs: t.hops.runs, zones: t.zones, counters: t.counters,
+	p := place{prog: t.prog, runs: t.hops.runs, bridging: t.bridging, zones: t.zones, counters: t.counters,
 		listed: map[*adjacency]bool{}, groups: map[*nextHop]run{}, vlans: map[*device]*routerVlanKey{}}
 	for _, a := range t.adjs.all {
 		p.listed[a] = a.listed
@@ -86,6 +89,7 @@ func (t *tables) moveBack(p place) {
 	for l, vlan := range p.vlans {
 		l.vlan = vlan
 	}
+	t.bridging.listed, t.bridging.vlans = p.bridging.listed, p.bridging.vlans
 	for i, policy := range p.judgedBy {
 		t.judgedBy[i].Store(policy)
 	}

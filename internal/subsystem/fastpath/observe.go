@@ -171,7 +171,7 @@ func (f *FastPath) observePorts() []ObservedPort {
 		ports = append(ports, one)
 	}
 	for _, name := range f.desired.names() {
-		if d := f.desired.Interfaces[name]; !seen[name] && !d.Carried {
+		if d := f.desired.Interfaces[name]; !seen[name] && !d.Carried && !f.byPorts(name) {
 			ports = append(ports, ObservedPort{Name: name, Index: f.tables.indexOf(name), Mode: "off", Why: f.whyOff(name, d)})
 		}
 	}
@@ -194,7 +194,11 @@ func (f *FastPath) whyOff(name string, d DesiredPort) string {
 		return "fast-path is off for this interface"
 	case f.tables.indexOf(name) == 0:
 		return "there is no such link"
-	case f.tables.links[f.tables.indexOf(name)].Master != 0:
+	case f.tables.bridging.state.Bridges[f.tables.indexOf(name)] != nil:
+		return "its ports run the program, and none of them is an interface of the configuration with the fast path"
+	case f.tables.bridging.state.Ports[f.tables.indexOf(name)] != nil && f.wantedPorts()[f.tables.indexOf(name)] == "":
+		return "nothing of its bridge has the fast path"
+	case f.tables.links[f.tables.indexOf(name)].Master != 0 && f.tables.bridging.state.Ports[f.tables.indexOf(name)] == nil:
 		return "it belongs to a bridge, bond or VRF"
 	case f.tables.links[f.tables.indexOf(name)].Loopback:
 		return "loopback"

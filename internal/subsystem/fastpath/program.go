@@ -42,6 +42,7 @@ type shape struct {
 	firewall             firewallShape
 	tells                bool        // somebody listens to flows that end
 	label                *label.Sets // nil where flows are not labelled
+	bridges              bool        // a bridge has the fast path
 }
 
 // program is a loaded fast path: the program for ports, its tracing twin for
@@ -60,6 +61,7 @@ type program struct {
 	members     words
 	adjacencies words
 	trace       words
+	bridgePorts words
 	table4      *fib.Table4
 	table6      *fib.Table6
 	firewall    firewallMemory
@@ -139,8 +141,15 @@ func (s shape) spec() (*ebpf.CollectionSpec, error) {
 	if err := errors.Join(s.tellsEnded(spec), s.labels(spec)); err != nil {
 		return nil, err
 	}
-	for name, entries := range s.firewall.entries() {
-		spec.Maps[name].MaxEntries = entries
+	if s.bridges {
+		if err := spec.Variables["bridge_build"].Set(uint32(1)); err != nil {
+			return nil, fmt.Errorf("setting bridge_build in the fast path's program: %w", err)
+		}
+	}
+	for _, entries := range []map[string]uint32{s.firewall.entries(), s.bridgeEntries()} {
+		for name, entries := range entries {
+			spec.Maps[name].MaxEntries = entries
+		}
 	}
 	return spec, nil
 }
@@ -233,7 +242,7 @@ func (p *program) share() error {
 		to   *words
 	}{
 		{m.Control, &p.control}, {m.Interfaces, &p.interfaces}, {m.Own4, &p.own4}, {m.Nexthops, &p.nexthops},
-		{m.Members, &p.members}, {m.Adjacencies, &p.adjacencies}, {m.Trace, &p.trace},
+		{m.Members, &p.members}, {m.Adjacencies, &p.adjacencies}, {m.Trace, &p.trace}, {m.BridgePorts, &p.bridgePorts},
 	} {
 		region, err := p.region(t.from)
 		if err != nil {

@@ -157,7 +157,8 @@ func (j *journey) neighbour() string {
 	if a.mac == ([6]byte{}) {
 		return where + chosen + " has no MAC yet"
 	}
-	return fmt.Sprintf("%s is %v (%s)%s", where, net.HardwareAddr(a.mac[:]), cmp.Or(rib.NeighbourState(a.state), "not known to the kernel"), chosen)
+	return fmt.Sprintf("%s is %v (%s)%s%s", where, net.HardwareAddr(a.mac[:]), cmp.Or(rib.NeighbourState(a.state), "not known to the kernel"), chosen,
+		j.t.stationWords(a.key.ifindex, a.mac))
 }
 
 func (j *journey) size() string {
@@ -165,7 +166,7 @@ func (j *journey) size() string {
 	if a == nil {
 		return ""
 	}
-	way, _ := j.t.egress(a.key.ifindex)
+	way, _, _ := j.t.wayTo(a.key.ifindex, a.mac)
 	mtu := way.mtu4
 	if j.ip.Source.Is6() {
 		mtu = way.mtu6

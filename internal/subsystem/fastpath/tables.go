@@ -47,6 +47,8 @@ type tables struct {
 	transmits  map[int]bool                     // ports that packets may leave by
 	unsummed   map[int]bool                     // ports whose senders may leave checksums to hardware
 
+	bridging bridging // what is known of bridges
+
 	round    uint8 // of the account under way or finished
 	telling  bool  // between Begin and End
 	complete bool  // an account was finished: the maps are true
@@ -77,6 +79,7 @@ func newTables(log *slog.Logger, prog *program, read settingsReader) *tables {
 		fallback: map[fallbackRoute]uint8{},
 		v4:       newFamily(4, makeKey4, key4.prefix),
 		v6:       newFamily(6, makeKey6, key6.prefix),
+		bridging: newBridging(),
 		attached: map[int]bool{}, transmits: map[int]bool{}, unsummed: map[int]bool{},
 	}
 	t.adjs = newAdjTable(t)

@@ -24,13 +24,17 @@ func (f *FastPath) Trouble() map[string]string {
 	if f.tables == nil || !f.tables.complete {
 		return trouble // starting
 	}
+	wanted := f.wantedPorts()
 	for _, p := range f.observePorts() {
 		d := f.desired.Interfaces[p.Name]
 		if p.Mode != "off" || !d.FastPath || d.Judged && f.firewall.policy == nil {
 			continue
 		}
-		if l := f.tables.links[p.Index]; l == nil || l.Loopback || l.Master != 0 || len(l.MAC) == 0 {
+		if l := f.tables.links[p.Index]; l == nil || l.Loopback || l.Master != 0 && wanted[p.Index] == "" || len(l.MAC) == 0 {
 			continue // absent, which is told elsewhere, or nothing that could have it
+		}
+		if f.desired.Mode == "auto" && f.tables.bridging.state.Bridges[p.Index] != nil {
+			continue // a bridge of others' ports
 		}
 		if f.desired.Mode == "auto" && f.incapable[p.Name] && !f.offByHand() {
 			continue // auto means where the driver can; show fast-path has the reason

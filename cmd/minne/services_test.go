@@ -182,6 +182,8 @@ services:
   dhcp:
     lan:
       pool: 192.168.77.100-192.168.77.199
+      search: [home.arpa, corp.example]
+      boot: {server: 192.168.77.20, file: pxe/boot.0}
       static:
         printer: {mac: "52:54:00:00:00:99", address: 192.168.77.20}
   router-advertisements:
@@ -258,8 +260,12 @@ func TestHomeRouter(t *testing.T) {
 ip addr add $ip/$mask dev $interface
 ip route add default via $router
 echo "$ip $router $dns $ntpsrv $domain" >told
+echo "$search, $siaddr $boot_file" >options
 `)
-	home.run("chmod +x event && udhcpc -q -n -f -i eth0 -t 10 -T 1 -x hostname:laptop -O ntpsrv -s $PWD/event")
+	home.run("chmod +x event && udhcpc -q -n -f -i eth0 -t 10 -T 1 -x hostname:laptop -O ntpsrv -O search -s $PWD/event")
+	if got := strings.TrimSpace(home.run("cat options")); got != "home.arpa corp.example, 192.168.77.20 pxe/boot.0" {
+		t.Errorf("the computer was told %q of search list and network boot", got)
+	}
 	told := strings.Fields(home.run("cat told"))
 	if len(told) != 5 || told[1] != "192.168.77.1" || told[2] != "192.168.77.1" || told[3] != "192.168.77.1" || told[4] != "home.arpa" {
 		t.Errorf("the computer was told %q", told)

@@ -146,6 +146,7 @@ func (c *checker) dhcpServer(path, name string, d *DHCPServer, hosts map[string]
 			c.refuse(indexPath(path+".dns", i), "DHCP can announce IPv4 addresses only", "an IPv4 address", "")
 		}
 	}
+	c.told(path, d)
 	addresses := map[netip.Addr]string{}
 	for _, host := range sortedKeys(d.Static) {
 		at := joinPath(path+".static", host)
@@ -169,6 +170,36 @@ func (c *checker) dhcpServer(path, name string, d *DHCPServer, hosts map[string]
 			c.refuse(at+".address", fmt.Sprintf("%s is the router's own address, or the network or broadcast address", s.Address), "another address", "")
 		}
 		hosts[host], macs[s.MAC], addresses[s.Address] = at, host, host
+	}
+}
+
+// bootFile is a path as TFTP servers have it. The field of RFC 2131 holds 127 bytes and a zero.
+var bootFile = regexp.MustCompile(`^[A-Za-z0-9._/-]{1,127}$`)
+
+// searchRoom is how many bytes of domains one option carries (RFC 2132, section 2); a domain costs its
+// letters and two more.
+const searchRoom = 255
+
+// told checks the options for hosts that are neither router nor DNS server.
+func (c *checker) told(path string, d *DHCPServer) {
+	once(c, path+".search", d.Search, func(s string) string { return s })
+	room := 0
+	for i, domain := range d.Search {
+		if len(domain) > 253 || !hostname.MatchString(domain) {
+			c.refuse(indexPath(path+".search", i), fmt.Sprintf("%q is not a valid domain", abridge(domain)), "labels with dots between, as corp.example", nearestHostname(domain))
+		}
+		room += len(domain) + 2
+	}
+	if room > searchRoom {
+		c.refuse(path+".search", fmt.Sprintf("the list needs %d bytes; a DHCP option holds %d", room, searchRoom), "fewer or shorter domains", "")
+	}
+	if b := d.Boot; b != nil {
+		if b.Server.IsValid() && (!b.Server.Is4() || notUnicast(b.Server) != "") {
+			c.refuse(path+".boot.server", fmt.Sprintf("%s is not the IPv4 address of a server", b.Server), "the IPv4 address of a TFTP server", "")
+		}
+		if b.File != "" && !bootFile.MatchString(b.File) {
+			c.refuse(path+".boot.file", fmt.Sprintf("%q is not a valid boot file", abridge(b.File)), "at most 127 letters, digits, dots, dashes, underscores and slashes, as pxelinux.0", "")
+		}
 	}
 }
 

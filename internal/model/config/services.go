@@ -29,7 +29,15 @@ type DHCPServer struct {
 	LeaseTime Duration                `yaml:"lease-time" json:"lease-time,omitempty" doc:"DHCP lease time." default:"12h"`
 	Router    netip.Addr              `yaml:"router" json:"router,omitzero" doc:"Default router option. Absent: this router."`
 	DNS       []netip.Addr            `yaml:"dns" json:"dns,omitempty" doc:"DNS servers option. Absent: this router if it serves DNS on the interface, else services.dns.upstream." ordered:"true"`
+	Search    []string                `yaml:"search" json:"search,omitempty" doc:"DNS search list option (RFC 3397): domains in which hosts look for names without dots." example:"corp.example" ordered:"true"`
+	Boot      *NetworkBoot            `yaml:"boot" json:"boot,omitempty" doc:"Network boot (PXE): where hosts without a system load one from. Absent: no network boot."`
 	Static    map[string]*StaticLease `yaml:"static" json:"static,omitempty" doc:"Static leases (reservations) by host name. DNS knows these names."`
+}
+
+// NetworkBoot is where hosts load their system from: the fields siaddr and file of RFC 2131, section 2.
+type NetworkBoot struct {
+	Server netip.Addr `yaml:"server" json:"server" doc:"IPv4 address of the TFTP server." required:"true" example:"192.0.2.20"`
+	File   string     `yaml:"file" json:"file" doc:"Boot file on that server." required:"true" example:"pxelinux.0"`
 }
 
 // StaticLease ties an address to a host.

@@ -235,6 +235,12 @@ func (w *text) server(name string, d *config.DHCPServer) {
 	if ntp := w.cfg.Services.NTP; ntp != nil && slices.Contains(ntp.Interfaces, name) {
 		w.line("dhcp-option=tag:%s,option:ntp-server,%s", tag(name), own.Addr())
 	}
+	if len(d.Search) > 0 {
+		w.line("dhcp-option=tag:%s,option:domain-search,%s", tag(name), strings.Join(d.Search, ","))
+	}
+	if b := d.Boot; b != nil {
+		w.line("dhcp-boot=tag:%s,%s,,%s", tag(name), b.File, b.Server)
+	}
 	for _, host := range slices.Sorted(maps.Keys(d.Static)) {
 		s := d.Static[host]
 		w.line("dhcp-host=%s,%s,%s", s.MAC, s.Address, host)

@@ -24,6 +24,8 @@ func TestRender(t *testing.T) {
     lan:
       pool: 192.0.2.100-192.0.2.199
       lease-time: 1h
+      search: [home.arpa, corp.example]
+      boot: {server: 192.0.2.20, file: pxe/boot.0}
       static:
         nas: {mac: "52:54:00:00:00:01", address: 192.0.2.20}
     guests: {pool: 198.51.100.10-198.51.100.20, router: 198.51.100.2, dns: [9.9.9.9, 1.1.1.1]}

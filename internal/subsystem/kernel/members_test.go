@@ -206,6 +206,63 @@ func TestABridgeWithVLANs(t *testing.T) {
 	}
 }
 
+// What a bridge passes must not meet the packet filter: where the kernel has bridge netfilter, it is off, and off again when
+// somebody turns it on. Without a bridge, or without the files, there is nothing to set.
+func TestABridgePassesThePacketFilter(t *testing.T) {
+	filters := []string{"net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables", "net/bridge/bridge-nf-call-arptables"}
+	all := map[string]*config.Interface{"eth2": {}, "eth3": {}}
+	for _, s := range render(t, named(all)).Sysctls {
+		if slices.Contains(filters, s.Path) {
+			t.Errorf("without a bridge, %s is set", s.Path)
+		}
+	}
+	all["lan"] = &config.Interface{Bridge: &config.Bridge{Ports: []string{"eth2", "eth3"}}}
+	p := ports()
+	applyTo(t, p, named(all)) // the module is not there
+	for _, path := range filters {
+		if value, there := p.settings[path]; there {
+			t.Errorf("%s, which does not exist, was set to %s", path, value)
+		}
+		p.settings[path] = "1"
+	}
+	k := New(slog.New(slog.DiscardHandler))
+	k.system = p
+	lines := planned(t, k, render(t, named(all)))
+	if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "settings of the kernel") }) {
+		t.Errorf("the preview does not say it: %q", lines)
+	}
+	k = applyTo(t, p, named(all))
+	for _, path := range filters {
+		if p.settings[path] != "0" {
+			t.Errorf("%s is %q", path, p.settings[path])
+		}
+	}
+	p.settings[filters[0]] = "1"
+	rep := reassert(t, k)
+	if p.settings[filters[0]] != "0" || !slices.Contains(rep.Repaired, Finding{"kernel", "bridge bridge-nf-call-iptables was changed to 1"}) {
+		t.Errorf("%+v, %q", rep, p.settings[filters[0]])
+	}
+}
+
+// The same with the files of this kernel, which has bridge netfilter.
+func TestBridgeNetfilterOfANamespace(t *testing.T) {
+	veths(t, "eth2", "eth3")
+	shell(t, "ip link add lan type bridge") // not by the router: this kernel may lack VLANs on bridges
+	path := "net/bridge/bridge-nf-call-iptables"
+	if err := writeSysctl(path, "1"); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]*config.Interface{"eth2": {}, "eth3": {}, "lan": {Bridge: &config.Bridge{Ports: []string{"eth2", "eth3"}}}}
+	k := New(slog.New(slog.DiscardHandler))
+	apply(t, k, render(t, named(all)))
+	if got, ok, err := readSysctl(path); got != "0" || !ok || err != nil {
+		t.Errorf("%s is %q, %v, %v", path, got, ok, err)
+	}
+	if left := planned(t, k, render(t, named(all))); len(left) != 0 {
+		t.Errorf("left to do: %q", left)
+	}
+}
+
 // A VRF gets its interfaces, its table's end and its place before the local table; all of it goes with it.
 func TestAVRF(t *testing.T) {
 	p := ports()

@@ -58,6 +58,7 @@ func renderSysctls(cfg *config.Config, seed uint32) []Sysctl {
 	list = append(list, neighbourSysctls(profile)...)
 	list = append(list, allSysctls()...)
 	list = append(list, conntrackSysctls(cfg)...)
+	list = append(list, bridgeSysctls(cfg)...)
 	masters := cfg.Masters()
 	for _, name := range slices.Sorted(maps.Keys(cfg.Interfaces)) {
 		list = append(list, interfaceSysctls(name)...)
@@ -152,6 +153,23 @@ func conntrackSysctls(cfg *config.Config) []Sysctl {
 		// tell damaged segments, and both paths must pass the same.
 		{Path: "net/netfilter/nf_conntrack_checksum", Value: "0"},
 	}
+}
+
+// bridgeSysctls are those of bridge netfilter, for a configuration with a bridge. They exist where the kernel
+// has br_netfilter (often another program has loaded it), belong to the network namespace since Linux 5.3, and are 1 there.
+func bridgeSysctls(cfg *config.Config) (list []Sysctl) {
+	for _, i := range cfg.Interfaces {
+		if i.Bridge == nil {
+			continue
+		}
+		// What a bridge passes from port to port meets no rule of the router's: with 1 it would cross
+		// the packet filter and conntrack as if it were routed, and the fast path leaves bridges to the kernel.
+		for _, tables := range []string{"iptables", "ip6tables", "arptables"} {
+			list = append(list, Sysctl{Path: "net/bridge/bridge-nf-call-" + tables, Value: "0"})
+		}
+		return list
+	}
+	return nil
 }
 
 func interfaceSysctls(name string) []Sysctl {

@@ -3,7 +3,7 @@
 # already. Sourced by ./dev.
 
 # Services, made by go test ./internal/subsystem/services -update
-service_packages="udhcpc dnsmasq-base chrony openssh-server lldpd"
+service_packages="udhcpc ppp dnsmasq-base chrony openssh-server lldpd"
 service_units="chrony ssh lldpd"
 # End of services
 packages="make ca-certificates clang-19 llvm-19 libclang-rt-19-dev gcc libc6-dev libbpf-dev linux-libc-dev

@@ -275,9 +275,9 @@ func (b *Blueprint) checkInterfaces(name string, n *Node) {
 // linkOf returns the port that an interface of a Minne is, "" when it is none or can't be known yet.
 func linkOf(name string, i *config.Interface) string {
 	switch {
-	case i == nil || i.Match == nil && i.VLAN == nil:
+	case i == nil || i.Match == nil && i.VLAN == nil && i.PPPoE == nil:
 		return name
-	case i.VLAN != nil:
+	case i.VLAN != nil || i.PPPoE != nil:
 		return ""
 	}
 	return i.Match.Name

@@ -21,6 +21,7 @@ type Kind struct {
 	Parents  []Parent // interfaces that it sits on: their links are there before
 	Members  []Parent // interfaces that belong to it: they have its link as their master
 	Bundles  bool     // its members are parts of it and have no packets of their own; else they stay interfaces of the router
+	Dialed   bool     // the program that dials makes its link, which goes and comes with the session
 	FastPath Program  //
 }
 

@@ -48,6 +48,7 @@ type Interface struct {
 	Bridge       *Bridge    `yaml:"bridge" json:"bridge,omitempty" doc:"Makes this interface a bridge: its ports are one network, as those of a switch, and the router is on it."`
 	VRF          *VRF       `yaml:"vrf" json:"vrf,omitempty" doc:"Makes this interface a VRF: the interfaces in it have a routing table of their own. Its own addresses are the VRF's loopback addresses."`
 	Ethernet     *Ethernet  `yaml:"ethernet" json:"ethernet,omitempty" doc:"Settings of the port's hardware: queues, rings, coalescing, speed. Absent ones stay as the driver has them."`
+	PPPoE        *PPPoE     `yaml:"pppoe" json:"pppoe,omitempty" doc:"Makes this interface a PPPoE session with a provider, who gives the address."`
 	WireGuard    *WireGuard `yaml:"wireguard" json:"wireguard,omitempty" doc:"Makes this interface a WireGuard tunnel."`
 	Description  string     `yaml:"description" json:"description,omitempty" doc:"Free text of at most 200 characters." example:"fibre to ISP A"`
 	Addresses    []Address  `yaml:"addresses" json:"addresses,omitempty" doc:"Addresses with prefix length." ordered:"true" example:"192.0.2.1/24"`

@@ -166,7 +166,7 @@ func renderInterface(name string, c *config.Interface, kind config.Kind) Desired
 	if c.Match != nil {
 		i.Match = *c.Match
 	}
-	if kind.Name != "" {
+	if kind.Name != "" && !kind.Dialed {
 		i.Made = c
 	}
 	for _, a := range c.Addresses {
@@ -219,6 +219,14 @@ func renderRoutes(cfg *config.Config, interfaces []DesiredInterface) ([]DesiredR
 	for _, t := range config.TunnelRoutes(cfg) {
 		r := in(tableOf(t.VRF), t.Prefix, 1)
 		r.Hops = append(r.Hops, DesiredHop{Interface: t.Interface})
+	}
+	for _, name := range slices.Sorted(maps.Keys(cfg.Interfaces)) {
+		if i := cfg.Interfaces[name]; i.PPPoE != nil && i.PPPoE.DefaultRoute.On() && !i.Disabled {
+			r := at(netip.PrefixFrom(netip.IPv4Unspecified(), 0), i.DHCPDistance)
+			if !r.Blackhole {
+				r.Hops = append(r.Hops, DesiredHop{Interface: name})
+			}
+		}
 	}
 	if cfg.Routing.BGP != nil {
 		for _, p := range cfg.Routing.BGP.Announce {

@@ -140,6 +140,11 @@ func (r *round) sizes() {
 // configuration changed the default, and any other link keeps what it has. 0 is unknown.
 func (b *bound) wantedMTU(wanted map[string]int) int {
 	switch {
+	case b.Kind.Dialed: // what both ends have agreed on, at most the configured one
+		if b.link == nil {
+			return 0
+		}
+		return b.link.MTU
 	case b.MTU != 0:
 		return b.MTU
 	case len(b.parents) > 0:

@@ -81,9 +81,12 @@ func bind(interfaces []DesiredInterface, links []link, had func(name string, ind
 		for _, p := range i.Kind.Parents {
 			b.parents = append(b.parents, byName[p.Name])
 		}
-		if i.Made != nil {
+		switch {
+		case i.Made != nil:
 			b.bindMade(links)
-		} else {
+		case i.Kind.Dialed && !slices.ContainsFunc(links, func(l link) bool { return l.Name == i.Name }):
+			b.leaveOut(nil) // there is no session now
+		default:
 			b.link, b.odd, err = find(i, links, had)
 		}
 		if err == nil && b.link != nil {

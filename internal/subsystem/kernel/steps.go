@@ -337,6 +337,9 @@ func (r *round) removeAddresses() {
 			if l.Index != b.link.Index || l.Auto || l.Prefix.Addr().IsLoopback() || slices.Contains(b.Addresses, l.Prefix) {
 				continue
 			}
+			if b.Kind.Dialed && l.Prefix.Addr().Is4() {
+				continue // the provider's, put there by the program that dials
+			}
 			if slices.ContainsFunc(b.Addresses, func(a netip.Prefix) bool {
 				return a.Addr().Is6() && a.Addr() == l.Prefix.Addr()
 			}) {

@@ -15,6 +15,7 @@ import (
 	"minne/internal/subsystem/services/dnsmasq"
 	"minne/internal/subsystem/services/lldp"
 	"minne/internal/subsystem/services/ntp"
+	"minne/internal/subsystem/services/pppoe"
 	"minne/internal/subsystem/services/resolv"
 	"minne/internal/subsystem/services/service"
 	"minne/internal/subsystem/services/ssh"
@@ -25,6 +26,7 @@ import (
 var All = []*service.Descriptor{
 	&admin.Service,
 	&dhcpclient.Service,
+	&pppoe.Service,
 	&resolv.Service,
 	&dnsmasq.Service,
 	&ntp.Service,

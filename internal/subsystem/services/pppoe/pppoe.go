@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pppoe dials sessions with providers by pppd and the kernel's PPPoE (RFC 2516), one pppd for each
+// interface. pppd makes the link with the interface's name, gives it the address that the provider tells,
+// and dials again when the session ends or the provider answers no echo. The kernel's packets never pass pppd.
+//
+// pppd and the session outlive the daemon. The password is in a file that only root reads, never in a command.
+package pppoe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"minne/internal/base/plan"
+	"minne/internal/model/config"
+	"minne/internal/subsystem/services/program"
+	"minne/internal/subsystem/services/service"
+)
+
+const (
+	binary = "pppd"
+	prefix = "pppoe-" // of the programs' directories; the interface's name follows
+)
+
+// dial becomes pppd. The pid file is for the daemon that comes next.
+const dial = `#!/bin/sh
+# Made by minne.
+cd "${0%/*}" || exit 1
+rm -f session
+echo $$ >pid
+exec pppd file "$PWD/options"
+`
+
+// event is what pppd calls when IPv4 works, and when it does no more.
+const event = `#!/bin/sh
+# Made by minne. Called by pppd: link, tty, speed, address, peer's address.
+cd "${0%/*}" || exit 1
+case ${0##*/} in
+ip-up) printf 'address=%s\npeer=%s\nsince=%s\n' "$4" "$5" "$(date +%s)" >session.new && mv session.new session ;;
+ip-down) rm -f session ;;
+esac
+`
+
+// Service is PPPoE to the other parts.
+var Service = service.Descriptor{
+	Name:     "pppoe",
+	Title:    "PPPoE",
+	Programs: []service.Program{{Name: binary, For: "PPPoE", Package: "ppp", Version: []string{binary, "--version"}}},
+	New: func(h service.Host) service.Running {
+		c := &Client{runDir: h.RunDir, log: h.Log, ready: make(chan struct{}), programs: map[string]*supervised{}}
+		r := service.Of(c, func(cfg *config.Config, secrets config.Secrets) (Desired, error) {
+			return Render(cfg, secrets, h.RunDir)
+		})
+		r.Task, r.Stop, r.Trim, r.States, r.Down = c, c.Stop, c.TrimOutput, c.States, c.Down
+		return r
+	},
+	Views: []service.View{service.NewView(service.View{
+		Path:  "pppoe",
+		Short: "Show the PPPoE sessions",
+	}, (*Client).Observe, table)},
+}
+
+// Desired is what runs, by interface.
+type Desired map[string]program.Desired
+
+// Render says what runs; runDir is the instance's run directory.
+func Render(cfg *config.Config, secrets config.Secrets, runDir string) (Desired, error) {
+	d := Desired{}
+	for name, i := range cfg.Interfaces {
+		if i.PPPoE == nil || i.Disabled {
+			continue
+		}
+		password, ok := secrets.Get(i.PPPoE.Secret)
+		if !ok {
+			return nil, fmt.Errorf("interfaces.%s.pppoe.secret: no secret %q", name, i.PPPoE.Secret)
+		}
+		d[name] = render(name, i, password, program.Dir(runDir, prefix+name))
+	}
+	return d, nil
+}
+
+// quote makes a word of pppd's option files. Between double quotes only they and the backslash mean something.
+func quote(word string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(word) + `"`
+}
+
+// render is pppd for one interface. Echoes find a dead line within 15 seconds. The options of Debian's
+// /etc/ppp/options are read before these, which win.
+func render(name string, i *config.Interface, password, dir string) program.Desired {
+	mtu := config.PPPoEMTU
+	if i.MTU != 0 {
+		mtu = i.MTU
+	}
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("# Made by minne; changes here are lost.")
+	line("plugin pppoe.so")
+	if s := i.PPPoE.Service; s != "" {
+		line("pppoe-service %s", quote(s))
+	}
+	if a := i.PPPoE.Concentrator; a != "" {
+		line("pppoe-ac %s", quote(a))
+	}
+	line("nic-%s", i.PPPoE.Parent)
+	line("ifname %s", name)
+	line("user %s\npassword %s\nhide-password", quote(i.PPPoE.User), quote(password))
+	line("noauth\nnoipdefault\nnodefaultroute\nnodetach\nmtu %d\nmru %d", mtu, mtu)
+	line("noaccomp\nnopcomp\nnoccp\nnovj")
+	line("persist\nmaxfail 0\nholdoff 1\nlcp-echo-interval 5\nlcp-echo-failure 3")
+	line("ip-up-script %s\nip-down-script %s", filepath.Join(dir, "ip-up"), filepath.Join(dir, "ip-down"))
+	if i.PPPoE.IPv6.On() {
+		line("+ipv6")
+	} else {
+		line("noipv6")
+	}
+	return program.Desired{
+		Object: "PPPoE on " + i.PPPoE.Parent + " as " + name,
+		Argv:   []string{"sh", filepath.Join(dir, "dial")},
+		Files:  map[string]string{"options": b.String(), "dial": dial, "ip-up": event, "ip-down": event},
+		Modes:  map[string]fs.FileMode{"options": 0o600, "dial": 0o755, "ip-up": 0o755, "ip-down": 0o755},
+	}
+}
+
+// Client is the sessions of an instance.
+type Client struct {
+	runDir string
+	log    *slog.Logger
+	ready  chan struct{}
+
+	mu       sync.Mutex
+	desired  Desired
+	programs map[string]*supervised
+	run      context.Context // of Run, nil before
+	group    sync.WaitGroup
+}
+
+// supervised is a program and how to end watching it.
+type supervised struct {
+	*program.Program
+	end context.CancelFunc // nil before Run
+}
+
+// String names the task.
+func (c *Client) String() string { return "pppoe" }
+
+// Ready is closed once Run supervises.
+func (c *Client) Ready() <-chan struct{} { return c.ready }
+
+// program returns the program of an interface. The caller holds mu.
+func (c *Client) program(name string) *supervised {
+	s := c.programs[name]
+	if s == nil {
+		s = &supervised{Program: program.New(c.runDir, prefix+name, c.log.With("interface", name))}
+		c.programs[name] = s
+		c.supervise(s)
+	}
+	return s
+}
+
+// supervise starts the program's task once there is a Run.
+func (c *Client) supervise(s *supervised) {
+	if c.run == nil || s.end != nil {
+		return
+	}
+	ctx, end := context.WithCancel(c.run)
+	s.end = end
+	c.group.Go(func() { _ = s.Run(ctx) }) // it never fails
+}
+
+// known are the interfaces that have a pppd, of this daemon or of one before, and those of d.
+func (c *Client) known(d Desired) []string {
+	names := map[string]bool{}
+	for name := range c.programs {
+		names[name] = true
+	}
+	for name := range d {
+		names[name] = true
+	}
+	dirs, _ := filepath.Glob(filepath.Join(program.Dir(c.runDir, prefix+"*"), "command"))
+	for _, d := range dirs {
+		names[filepath.Base(filepath.Dir(d))[len(prefix):]] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// Plan says which sessions would begin, change and end.
+func (c *Client) Plan(ctx context.Context, d Desired) (changes []plan.Change, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range c.known(d) {
+		list, err := program.New(c.runDir, prefix+name, c.log).Plan(ctx, d[name])
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, list...)
+	}
+	return changes, nil
+}
+
+// Apply makes the sessions those that are desired. One that is as desired goes on.
+func (c *Client) Apply(ctx context.Context, d Desired) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.desired = d
+	var failures []error
+	for _, name := range c.known(d) {
+		s, want := c.program(name), d[name]
+		if err := s.Apply(ctx, want); err != nil || !want.Empty() {
+			failures = append(failures, err)
+			continue
+		}
+		if s.end != nil {
+			s.end()
+		}
+		delete(c.programs, name)
+	}
+	return errors.Join(failures...)
+}
+
+// Stop ends all sessions.
+func (c *Client) Stop(ctx context.Context) error { return c.Apply(ctx, Desired{}) }
+
+// Run supervises until ctx ends. The sessions go on.
+func (c *Client) Run(ctx context.Context) error {
+	c.mu.Lock()
+	c.run = ctx
+	for _, s := range c.programs {
+		c.supervise(s)
+	}
+	c.mu.Unlock()
+	close(c.ready)
+	<-ctx.Done()
+	c.group.Wait()
+	return nil
+}
+
+// TrimOutput bounds what the programs have printed.
+func (c *Client) TrimOutput() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.programs {
+		p.TrimOutput()
+	}
+}

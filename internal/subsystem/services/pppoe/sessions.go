@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pppoe
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"minne/internal/subsystem/services/program"
+	"minne/internal/subsystem/services/service"
+)
+
+// Observed is the sessions of a router.
+type Observed struct {
+	Sessions []Session `json:"sessions"`
+}
+
+// Session is one that is up, or is dialed.
+type Session struct {
+	Interface string        `json:"interface"`
+	Up        bool          `json:"up"`
+	Address   string        `json:"address,omitempty"`
+	Peer      string        `json:"peer,omitempty"` // the provider's address
+	Since     time.Time     `json:"since,omitzero"`
+	Error     string        `json:"error,omitempty"` // what ended the last attempt, while there is no session
+	Client    program.State `json:"client"`
+}
+
+// Observe says which sessions there are.
+func (c *Client) Observe(context.Context) (o Observed, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o.Sessions = []Session{}
+	for _, name := range slices.Sorted(maps.Keys(c.desired)) {
+		s := Session{Interface: name}
+		if p := c.programs[name]; p != nil {
+			s.Client = p.State()
+		}
+		dir := program.Dir(c.runDir, prefix+name)
+		if text, err := os.ReadFile(filepath.Join(dir, "session")); err == nil && s.Client.Running {
+			s.read(string(text))
+		} else if text, err := os.ReadFile(filepath.Join(dir, "output")); err == nil {
+			s.Error = lastError(string(text), s.Client.Running)
+		}
+		o.Sessions = append(o.Sessions, s)
+	}
+	return o, nil
+}
+
+// read takes what the script wrote.
+func (s *Session) read(text string) {
+	for line := range strings.Lines(text) {
+		switch key, value, _ := strings.Cut(strings.TrimSpace(line), "="); key {
+		case "address":
+			s.Address, s.Up = value, true
+		case "peer":
+			s.Peer = value
+		case "since":
+			if seconds, err := strconv.ParseInt(value, 10, 64); err == nil {
+				s.Since = time.Unix(seconds, 0)
+			}
+		}
+	}
+}
+
+// failures are words of pppd that say why there is no session, with what they mean.
+var failures = []struct{ word, meaning string }{
+	{"authentication failed", "authentication failed: user or password is wrong"},
+	{"Timeout waiting for PADO", "no access concentrator answers"},
+	{"Timeout waiting for PADS", "the access concentrator gives no session"},
+	{"No response to", "the provider answers no echo"},
+	{"LCP: timeout", "the provider does not answer LCP"},
+	{"Modem hangup", "the provider ended the session"},
+	{"LCP terminated by peer", "the provider ended the session"},
+}
+
+// lastError is the last of what pppd printed that says why there is no session; of a pppd that ended, its last line if no other. Providers' words are a stranger's.
+func lastError(output string, running bool) string {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	told := ""
+	for _, line := range slices.Backward(lines) {
+		for _, f := range failures {
+			if !strings.Contains(line, f.word) {
+				continue
+			}
+			if f.word != "Modem hangup" { // pppd says it after every other reason
+				return f.meaning
+			}
+			told = f.meaning
+		}
+	}
+	if told == "" && !running {
+		told = lines[len(lines)-1] // as a kernel without PPP
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '.'
+		}
+		return r
+	}, told)
+}
+
+// States are the states of the programs.
+func (c *Client) States() (list []program.State) {
+	o, _ := c.Observe(context.Background()) // it never fails
+	for _, s := range o.Sessions {
+		list = append(list, s.Client)
+	}
+	return list
+}
+
+// Down says which sessions are not there.
+func (c *Client) Down() (list []string) {
+	o, _ := c.Observe(context.Background()) // it never fails
+	for _, s := range o.Sessions {
+		if s.Up {
+			continue
+		}
+		why := s.Error
+		if why == "" {
+			why = "dialing"
+		}
+		list = append(list, fmt.Sprintf("PPPoE session of %s: %s", s.Interface, why))
+	}
+	return list
+}
+
+func table(o Observed) service.Table {
+	t := service.Table{Head: []string{"INTERFACE", "!STATE", "ADDRESS", "PEER", "SINCE", "~LAST ERROR"}, Empty: "No interface is a PPPoE session."}
+	for _, s := range o.Sessions {
+		state, since := "down", ""
+		if s.Up {
+			state, since = "up", s.Since.Format(time.DateTime)
+		}
+		t.Rows = append(t.Rows, []string{s.Interface, state, s.Address, s.Peer, since, s.Error})
+	}
+	return t
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uml
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"minne/internal/subsystem/services/pppoe"
+)
+
+// TestPPPoEDialed has the router dial: a session with CHAP, kept by the same pppd while the daemon is killed and
+// comes back, and dialed anew when the provider ends it; a wrong password is said.
+func TestPPPoEDialed(t *testing.T) {
+	b := build(t, `
+version: 1
+nodes:
+  left: {runs: host, ports: {eth0: [10.1.0.2/24]}, gateway: [10.1.0.1]}
+  provider:
+    runs: kernel
+    machine: uml
+    ports: {line: [], core: [10.2.0.1/24]}
+    prepare: |
+      mkdir -p /etc/ppp
+      echo '"line@isp" * "se cret#1" *' >/etc/ppp/chap-secrets
+      printf 'require-chap\nlcp-echo-interval 0\nnodefaultroute\n' >/etc/ppp/pppoe-server-options
+      printf '#!/bin/sh\nip route replace 10.1.0.0/24 dev $1\n' >/etc/ppp/ip-up
+      chmod 755 /etc/ppp/ip-up
+      pppoe-server -I line -L 10.64.0.1 -R 10.64.0.100 -N 1
+  right: {runs: host, ports: {eth0: [10.2.0.2/24]}, gateway: [10.2.0.1]}
+  router:
+    runs: minne
+    machine: uml
+    secrets: |
+      isp: "se cret#1"
+      typo: wrong
+    config: |
+      version: 1
+      interfaces:
+        p1: {addresses: [10.1.0.1/24]}
+        wan: {}
+        isp: {pppoe: {parent: wan, user: line@isp, secret: isp}}
+      fast-path: {mode: generic}
+links:
+  - {ends: [left.eth0, router.p1]}
+  - {ends: [router.wan, provider.line]}
+  - {ends: [provider.core, right.eth0]}
+`)
+	session := func() (s pppoe.Session) {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		var o pppoe.Observed
+		if err := b.router.JSON(ctx, &o, "show", "pppoe"); err == nil && len(o.Sessions) == 1 {
+			s = o.Sessions[0]
+		}
+		return s
+	}
+	isUp := func() error {
+		if s := session(); !s.Up || s.Address != "10.64.0.100" || s.Peer != "10.64.0.1" {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	}
+	b.until(t, "the session", isUp)
+	b.talk(t, "left", "right", "10.2.0.2", kernel)
+	first := session()
+	if out := b.run(t, "router", "sh", "-c", "tr '\\0' ' ' </proc/"+fmt.Sprint(first.Client.PID)+"/cmdline"); strings.Contains(out, "cret") || !strings.Contains(out, "pppd file") {
+		t.Errorf("command of pppd: %s", out)
+	}
+
+	b.router.KillDaemon()
+	b.run(t, "left", "ping", "-c", "3", "-i", "0.2", "-W", "5", "10.2.0.2")
+	if err := b.router.StartDaemon(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.until(t, "the daemon knows the session", isUp)
+	if s := session(); s.Client.PID != first.Client.PID || !s.Since.Equal(first.Since) {
+		t.Errorf("another session: %+v, before %+v", s, first)
+	}
+
+	// The provider ends the session.
+	ended := time.Now()
+	b.run(t, "provider", "sh", "-c", `for p in /proc/[0-9]*; do if [ "$(cat $p/comm 2>/dev/null)" = pppd ]; then kill ${p#/proc/}; fi; done`)
+	b.until(t, "another session", func() error {
+		if s := session(); !s.Up || s.Since.Equal(first.Since) {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	t.Logf("the session was there again %v after its end", time.Since(ended))
+	b.talk(t, "left", "right", "10.2.0.2", kernel)
+
+	b.apply(t, `
+version: 1
+interfaces:
+  p1: {addresses: [10.1.0.1/24]}
+  wan: {}
+  isp: {pppoe: {parent: wan, user: line@isp, secret: typo}}
+fast-path: {mode: generic}
+`)
+	b.until(t, "the wrong password is said", func() error {
+		if s := session(); s.Up || !strings.Contains(s.Error, "authentication failed") {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+}
+
+// apply gives the router another configuration.
+func (b bed) apply(t *testing.T, text string) {
+	t.Helper()
+	path, err := b.router.Write(t.Context(), "next.yaml", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := b.router.Command(t.Context(), "apply", path); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package wireguard gives WireGuard interfaces their keys and peers. The links themselves, addresses and
-// routes are the kernel package's work (kind_wireguard.go there), which has no secrets.
+// routes are the kernel package's work (internal/subsystem/kernel/kind_wireguard.go), which has no secrets.
 //
 // The same words reach WireGuard in the kernel, by netlink, and the program wireguard-go, by its socket:
 // wgctrl speaks both.

@@ -236,8 +236,8 @@ func TestCapture(t *testing.T) {
 	}
 	f.wantSent(path("sent"))
 
-	f.want(0, "340 packets: 340 forwarded, 0 dropped, 0 left to the kernel", "explain", "--in", "lan", "--pcap", path("forwarded"))
-	f.want(0, "50 packets: 0 forwarded, 50 dropped, 0 left to the kernel", "explain", "--in", "lan", "--pcap", path("spoofed"))
+	f.want(0, "340 packets: 340 forwarded, 0 dropped, 0 punted to the kernel", "explain", "--in", "lan", "--pcap", path("forwarded"))
+	f.want(0, "50 packets: 0 forwarded, 50 dropped, 0 punted to the kernel", "explain", "--in", "lan", "--pcap", path("spoofed"))
 	lines := f.capture("--count", "5", "--verdict", "dropped")
 	f.want(1, "another capture is running", "capture", "--count", "1")
 	f.traffic()

@@ -105,7 +105,7 @@ func TestFailedStep(t *testing.T) {
 			b.want(0, "applied", "apply", b.config("first", lan1, wan1))
 			b.end(syscall.SIGTERM)
 			b.start("MINNE_FAULT=" + point + ":enospc")
-			a := b.want(4, "revision 1 is in use again", "apply", b.config("second", lan2, ""))
+			a := b.want(4, "revision 1 is in force again", "apply", b.config("second", lan2, ""))
 			if a.out != "" {
 				t.Errorf("a failed apply said %q", a.out)
 			}

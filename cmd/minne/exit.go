@@ -89,11 +89,11 @@ func wordsWrong(c *cobra.Command, given []string, err error) string {
 	wanted := strings.TrimSuffix(c.UseLine(), " [flags]")
 	switch {
 	case strings.HasPrefix(text, "unknown command"): // it takes none
-		return fmt.Sprintf("%q stands behind %s, which takes no more words", strings.Join(given, " "), c.CommandPath())
+		return fmt.Sprintf("unexpected %q: %s takes no more words", strings.Join(given, " "), c.CommandPath())
 	case !strings.Contains(text, "arg(s)"):
 		return text
 	case len(given) == 0:
-		return "something is missing: expected " + wanted
+		return "incomplete command: expected " + wanted
 	}
 	return fmt.Sprintf("%q: expected %s", strings.Join(given, " "), wanted)
 }

@@ -167,7 +167,7 @@ func (a *app) explainCapture(c *cobra.Command, client *api.Client, o explainOpti
 		fmt.Fprintf(a.err, "%d packets are left out: cut short by the capture, no Ethernet, or longer than %d bytes\n", cut, explainFrameLimit)
 	}
 	if !o.asJSON {
-		fmt.Fprintf(a.out, "%d packets: %d forwarded, %d dropped, %d left to the kernel\n", read-cut, fates["forwarded"], fates["dropped"], fates["punted"])
+		fmt.Fprintf(a.out, "%d packets: %d forwarded, %d dropped, %d punted to the kernel\n", read-cut, fates["forwarded"], fates["dropped"], fates["punted"])
 	}
 	return nil
 }

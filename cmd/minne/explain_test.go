@@ -76,5 +76,5 @@ func TestExplainFirewall(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.want(0, "punted (beginning), firewall: permit by rule 4 (permit udp any any dns limit 10/s log)", "explain", "--in", "lan", "--pcap", path)
-	f.want(0, "2 packets: 0 forwarded, 1 dropped, 1 left to the kernel", "explain", "--in", "lan", "--pcap", path)
+	f.want(0, "2 packets: 0 forwarded, 1 dropped, 1 punted to the kernel", "explain", "--in", "lan", "--pcap", path)
 }

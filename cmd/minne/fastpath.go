@@ -95,7 +95,7 @@ func (a *app) printFastPathStatus(o fastpath.Observed) error {
 		if r.Count == 0 {
 			continue
 		}
-		verb := "left to the kernel"
+		verb := "punted to the kernel"
 		if r.Drop {
 			verb = "dropped"
 		}

@@ -45,7 +45,7 @@ func TestStatusTellsFaults(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
 	b.start()
-	b.wantState(exitDegraded, "without configuration", "no configuration is in use yet")
+	b.wantState(exitDegraded, "without configuration", "no configuration is in force yet")
 	file := b.config("first", lan1, wan1)
 	b.want(0, "applied", "apply", file)
 	b.wantHealthy()
@@ -126,7 +126,7 @@ func TestStatusTellsOlderRevision(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.start()
-	b.wantFault("the file of revision 2 is damaged: the older revision 1 is in use")
+	b.wantFault("the file of revision 2 is damaged: the older revision 1 is in force")
 	b.want(0, "revision 3", "apply", b.config("third", "192.0.2.9/24", wan1))
 	b.wantHealthy()
 }

@@ -41,7 +41,7 @@ secrets.yaml in FILE's directory.`,
 			for _, o := range odd {
 				fmt.Fprintln(a.err, "minne: warning:", o)
 			}
-			_, err = fmt.Fprintf(a.out, "%s is right%s\n", file, butWarnings(len(odd)))
+			_, err = fmt.Fprintf(a.out, "%s is valid%s\n", file, butWarnings(len(odd)))
 			return err
 		},
 	}
@@ -376,16 +376,16 @@ func outcome(r api.Result) string {
 		}
 		return fmt.Sprintf("%d changes; nothing was applied", len(r.Changes))
 	case api.Awaiting:
-		return fmt.Sprintf("revision %d is in use until %s; to keep it: minne confirm", r.Revision, r.Deadline.Format(time.DateTime))
+		return fmt.Sprintf("revision %d is in force until %s; to keep it: minne confirm", r.Revision, r.Deadline.Format(time.DateTime))
 	case api.Repaired:
 		return fmt.Sprintf("revision %d was put in place again", r.Revision)
 	case api.Confirmed:
 		return fmt.Sprintf("revision %d is confirmed", r.Revision)
 	case api.RolledBack:
 		if r.Revision == 0 {
-			return "rolled back: no configuration is in use, as before"
+			return "rolled back: no configuration is in force, as before"
 		}
-		return fmt.Sprintf("rolled back: revision %d is in use", r.Revision)
+		return fmt.Sprintf("rolled back: revision %d is in force", r.Revision)
 	}
 	return fmt.Sprintf("applied: revision %d", r.Revision)
 }

@@ -37,13 +37,13 @@ func TestLifeCycle(t *testing.T) {
 	b.want(0, "minne confirm", "apply", second, "--confirm", "10m")
 	b.wantAddresses(lan2, wan2)
 	b.want(5, "awaits its confirmation", "apply", first)
-	b.want(0, "revision 1 is in use", "rollback")
+	b.want(0, "revision 1 is in force", "rollback")
 	b.wantAddresses(lan1, wan1)
 	b.want(4, "rolled back by root", "confirm")
 
 	b.want(0, "minne confirm", "apply", second, "--confirm", "10m")
 	b.want(0, "revision 3 is confirmed", "confirm")
-	b.want(0, "revision 4 is in use", "rollback", "1")
+	b.want(0, "revision 4 is in force", "rollback", "1")
 	b.wantAddresses(lan1, wan1)
 
 	var all api.Revisions
@@ -158,7 +158,7 @@ func TestExitCodes(t *testing.T) {
 		}{
 			{0, "minne ", []string{"version"}},
 			{0, "", []string{"completion", "bash"}},
-			{0, "is right", []string{"check", good}},
+			{0, "is valid", []string{"check", good}},
 			{0, "nothing was applied", []string{"apply", "--dry-run", good}},
 			{1, "no such file", []string{"check", missing}},
 			{2, "unknown flag", []string{"apply", "--frobnicate", good}},

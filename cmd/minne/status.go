@@ -65,11 +65,11 @@ func (a *app) printStatus(s api.Status) error {
 	fmt.Fprintf(screen, "instance %s, version %s, pid %d, since %s\n", s.Instance, s.Version, s.PID, s.Started.Format(time.DateTime))
 	switch {
 	case s.Running == 0:
-		fmt.Fprintln(screen, "no configuration is in use yet")
+		fmt.Fprintln(screen, "no configuration is in force yet")
 	case s.Awaiting != nil:
 		fmt.Fprintf(screen, "revision %d by %s awaits its confirmation until %s\n", s.Running, s.Awaiting.User, s.Awaiting.Deadline.Format(time.DateTime))
 	default:
-		fmt.Fprintf(screen, "revision %d is in use\n", s.Running)
+		fmt.Fprintf(screen, "revision %d is in force\n", s.Running)
 	}
 	for _, d := range s.Degraded {
 		fmt.Fprintln(screen, "not in place:", d)

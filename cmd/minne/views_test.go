@@ -44,7 +44,7 @@ func TestJSONIsAnObject(t *testing.T) {
 		}
 		a := b.minne(append(view, "--json")...)
 		if a.code != 0 { // routing does not run: nothing to print
-			if !strings.Contains(a.err, "no configuration is in use") && !strings.Contains(a.err, "not running") {
+			if !strings.Contains(a.err, "no configuration is in force") && !strings.Contains(a.err, "not running") {
 				t.Errorf("%q: exit code %d: %s", view, a.code, a.err)
 			}
 			continue
@@ -114,10 +114,10 @@ func TestWordsOfCommands(t *testing.T) {
 		"clear sessions":            `did you mean "minne clear connections"?`,
 		"ping -c 1 192.0.2.9":       `put options of ping itself after --, as in minne ping --from lan 192.0.2.99 -- -c 3`,
 		"show config 1":             `"1": expected minne show config --revision 1`,
-		"clear bgp":                 `something is missing: expected minne clear bgp NAME|all [soft]; see`,
-		"clear connections":         `something is missing: expected minne clear connections FILTER…|all`,
+		"clear bgp":                 `incomplete command: expected minne clear bgp NAME|all [soft]; see`,
+		"clear connections":         `incomplete command: expected minne clear connections FILTER…|all`,
 		"show bgp 198.051.100.0/24": `did you mean 198.51.100.0/24?`,
-		"show services dns":         `"dns" stands behind minne show services, which takes no more words`,
+		"show services dns":         `unexpected "dns": minne show services takes no more words`,
 		"xyzzyplugh":                `minne has no command "xyzzyplugh"; see minne --help`,
 	} {
 		var out, errOut strings.Builder

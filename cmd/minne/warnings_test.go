@@ -43,7 +43,7 @@ func TestWarningsReachTheOperator(t *testing.T) {
 		}
 		said(what+" --json", strings.Join(r.Warnings, "\n"))
 	}
-	said("check", b.want(exitOK, "is right, with 2 warnings", "check", file).err)
+	said("check", b.want(exitOK, "is valid, with 2 warnings", "check", file).err)
 	var checked Checked
 	if err := json.Unmarshal([]byte(b.want(exitOK, "", "check", "--json", file).out), &checked); err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ routing: {bgp: {asn: 64500, announce: [203.0.113.0/24], peers: {isp: {address: 1
 	b.want(exitInvalid, own+" (which does not exist)", "check", file)
 	b.want(exitFailed, "mode 0644", "check", beside(b, "isp: hush\n", 0o644))
 	b.want(exitInvalid, "one of the secrets other of "+filepath.Join(b.root, "laptop/secrets.yaml"), "check", beside(b, "other: hush\n", 0o600))
-	b.want(exitOK, "is right", "check", beside(b, "isp: hush\n", 0o600))
+	b.want(exitOK, "is valid", "check", beside(b, "isp: hush\n", 0o600))
 	b.here("secrets.yaml", "mine: hush\n", 0o600) // the instance's own goes first
 	b.want(exitInvalid, "one of the secrets mine of "+own, "check", file)
 }

@@ -250,7 +250,7 @@ interfaces:
 	}
 	_, line, _ := strings.Cut(a.out, "        phone: ")
 	b.file(dir+"minne.yaml", text+"        phone: "+line)
-	b.want(0, "is right", "check")
+	b.want(0, "is valid", "check")
 
 	// A key in the place of a secret's name is not repeated.
 	wrong := b.want(3, "no secret of this name", "check", b.file("wrong.yaml", strings.Replace(text, "private-key: vpn", "private-key: "+private, 1)))

@@ -269,7 +269,7 @@ func TestWrongClock(t *testing.T) {
 func TestOtherPorts(t *testing.T) {
 	t.Run("missing", func(t *testing.T) {
 		m := testimage.Boot(t, testimage.Options{Disk: configured(t), Ports: 1})
-		m.Expect(`revision 1 is in use, but this is missing of it:\s+.*lan`)
+		m.Expect(`revision 1 is in force, but this is missing of it:\s+.*lan`)
 		login(m)
 		m.Run("ip -br address show wan | grep -q 198.51.100.2/24")
 	})

@@ -87,7 +87,7 @@ func started(ctx context.Context, revision int, missing []string) error {
 		return help(ctx, "the firewall of revision "+fmt.Sprint(revision)+" could not be put in place: "+strings.Join(missing, "; "))
 	case len(missing) > 0:
 		InPlace(revision) // as far as it can be
-		Say("revision %d is in use, but this is missing of it:\n%s", revision, strings.Join(missing, "\n"))
+		Say("revision %d is in force, but this is missing of it:\n%s", revision, strings.Join(missing, "\n"))
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func InPlace(revision int) {
 	if err := r.store(); err != nil {
 		Say("%v", err)
 	}
-	Say("revision %d is in use: forwarding since %.1f s after the kernel's start", revision, r.Forwarding.Seconds())
+	Say("revision %d is in force: forwarding since %.1f s after the kernel's start", revision, r.Forwarding.Seconds())
 }
 
 // forwards tells whether the kernel forwards.

@@ -128,7 +128,7 @@ func (e *Engine) again(ctx context.Context, running *target, result api.Result) 
 	if _, failure := e.put(ctx, running); failure != nil {
 		e.note(failure)
 		return api.Result{}, &api.Error{Kind: api.Failed, Step: failure.step,
-			Message: fmt.Sprintf("revision %d is in use but could not be repaired: %v", running.rev.Number, failure)}
+			Message: fmt.Sprintf("revision %d is in force but could not be repaired: %v", running.rev.Number, failure)}
 	}
 	e.note(nil)
 	result.Outcome = api.Repaired
@@ -219,7 +219,7 @@ func (e *Engine) takeBack(ctx context.Context, t, previous *target, begun []stri
 			failure, name, err, before.rev.Number)}
 	}
 	return &api.Error{Kind: api.Reverted, Step: failure.step, Message: fmt.Sprintf(
-		"%v\nrolled back: %s; %s is in use again", failure, strings.Join(begun, ", "), name)}
+		"%v\nrolled back: %s; %s is in force again", failure, strings.Join(begun, ", "), name)}
 }
 
 // discard writes down that a revision is no longer in use. Should that fail, the

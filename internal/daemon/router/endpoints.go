@@ -164,7 +164,7 @@ func (d *Daemon) revision(number int) (api.Revision, error) {
 	rev, ok := d.engine.store.Get(number)
 	switch {
 	case number == 0:
-		return api.Revision{}, &api.Error{Kind: api.Missing, Message: "no configuration is in use yet"}
+		return api.Revision{}, &api.Error{Kind: api.Missing, Message: "no configuration is in force yet"}
 	case !ok:
 		return api.Revision{}, &api.Error{Kind: api.Missing, Message: fmt.Sprintf("no revision %d; see minne revisions", number)}
 	}

@@ -97,7 +97,7 @@ func TestFailingStep(t *testing.T) {
 					if before != "" {
 						named = "revision 1"
 					}
-					wantKind(t, err, api.Reverted, "step "+step, "no such device", named+" is in use again")
+					wantKind(t, err, api.Reverted, "step "+step, "no such device", named+" is in force again")
 				}
 				var want []string
 				for _, name := range []string{"r2", before} {

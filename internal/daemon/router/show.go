@@ -234,8 +234,8 @@ type DropsQuestion struct {
 
 // Drops is show drops.
 var Drops = View[DropsQuestion, show.DropsView]{
-	Text: Text{Path: "drops", Args: "[REASON]", Short: "Show why packets were dropped or left to the kernel",
-		Long: `Show why packets were dropped by the fast path, and why others were left to the kernel,
+	Text: Text{Path: "drops", Args: "[REASON]", Short: "Show why packets were dropped or punted to the kernel",
+		Long: `Show why packets were dropped by the fast path, and why others were punted to the kernel,
 with counts, the rate over the last second and what to look at. With a reason, that one alone.`},
 	Read: readDrops,
 	Print: func(w io.Writer, q DropsQuestion, v show.DropsView) error {

@@ -34,9 +34,9 @@ var BGPNeighbors = View[PeerQuestion, show.BGPNeighborsView]{
 	Text: Text{Path: "bgp/neighbors", Args: "[NAME [received | advertised]]", Short: "Show BGP sessions in detail, and the routes of a peer",
 		Long: fmt.Sprintf(`Show the BGP sessions in detail, or that with a peer, named as in the configuration or by its address.
 
-With received: the routes that the peer has told and the import policy took; what it refused is not kept. With
-advertised: the routes that the peer was told. A peer with more than %d routes of a family is refused: bgpd would stand
-still meanwhile.`, routing.MaxPeerRoutes),
+With received: the routes from the peer that the import policy accepted; those that it refused are not kept. With
+advertised: the routes that the peer gets. The command refuses a peer with more than %d routes of a family, because
+bgpd would stop meanwhile.`, routing.MaxPeerRoutes),
 		Aliases: []string{"neighbor", "neighbours"}},
 	Read:  readBGPNeighbors,
 	Print: only[PeerQuestion](show.BGPNeighbors),

@@ -118,7 +118,7 @@ func (e *Engine) recallConfirmed() *target {
 				why = fmt.Sprintf("the file of revision %d is damaged", damaged[len(damaged)-1])
 			}
 			if why != "" {
-				e.onOlder(why + " and there is none before it: no configuration is in use; apply one")
+				e.onOlder(why + " and there is none before it: no configuration is in force; apply one")
 			}
 			return nil
 		}
@@ -130,7 +130,7 @@ func (e *Engine) recallConfirmed() *target {
 		t, err := e.recall(rev)
 		if err == nil {
 			if why != "" {
-				e.onOlder(fmt.Sprintf("%s: the older revision %d is in use; apply the configuration that is wanted", why, rev.Number))
+				e.onOlder(fmt.Sprintf("%s: the older revision %d is in force; apply the configuration that is wanted", why, rev.Number))
 			}
 			return t
 		}

@@ -55,7 +55,7 @@ func BGPNeighbors(w io.Writer, v BGPNeighborsView) error {
 			if c.Limit > 0 {
 				limit = fmt.Sprintf(" of at most %s", count(c.Limit))
 			}
-			t.row("  "+family+":", fmt.Sprintf("%s routes taken%s, %s told", count(c.Received), limit, count(c.Sent)))
+			t.row("  "+family+":", fmt.Sprintf("%s routes accepted%s, %s advertised", count(c.Received), limit, count(c.Sent)))
 		}
 		if err := t.rowsOnly(w); err != nil {
 			return err
@@ -66,9 +66,9 @@ func BGPNeighbors(w io.Writer, v BGPNeighborsView) error {
 
 // BGPRoutes prints the routes of one peer in one direction.
 func BGPRoutes(w io.Writer, v routing.BGPRoutes) error {
-	what := "taken from"
+	what := "accepted from"
 	if v.Direction == routing.Advertised {
-		what = "told to"
+		what = "advertised to"
 	}
 	fmt.Fprintf(w, "%s routes %s %s (%s)\n", count(v.Total), what, orDash(v.Peer), v.Address)
 	t := table{head: []string{" ", "Prefix", "Next hop", ">Pref", ">MED", "~AS path"}}

@@ -10,7 +10,7 @@ import (
 	"minne/internal/subsystem/kernel"
 )
 
-// Firewalled is what the kernel's rules say of a packet that begins a connection, or is judged
+// Firewalled is what the kernel's rules say of a packet that begins a connection, or is filtered
 // alone where no state is kept. A translation of its destination is not looked at.
 type Firewalled struct {
 	From   string `json:"from"` // zones; self is the router
@@ -63,7 +63,7 @@ func Explain(w io.Writer, x Explained) error {
 	case fastpath.VerdictDropped:
 		fmt.Fprintf(w, "Dropped by the fast path (%s): %s\n", x.Reason, x.Text)
 	default:
-		fmt.Fprintf(w, "Left to the kernel (%s): %s\n", x.Reason, x.Text)
+		fmt.Fprintf(w, "Punted to the kernel (%s): %s\n", x.Reason, x.Text)
 	}
 	if x.Hint != "" {
 		fmt.Fprintf(w, "Hint: %s\n", x.Hint)

@@ -66,7 +66,7 @@ Updates: whole table in %v (%v of it compiling); %s route changes since, the las
 // firewallTables prints how the fast path repeats the firewall.
 func firewallTables(w io.Writer, f fastpath.ObservedFirewall) error {
 	if f.Kernel != "" {
-		_, err := fmt.Fprintf(w, "Firewall: the kernel judges all packets: %s\n", f.Kernel)
+		_, err := fmt.Fprintf(w, "Firewall: the kernel filters all packets: %s\n", f.Kernel)
 		return err
 	}
 	fmt.Fprintf(w, "Firewall: %s rules in %s, %s members of sets; compiled in %v, put in place in %v\n",

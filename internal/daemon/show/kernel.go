@@ -196,7 +196,7 @@ func Drops(w io.Writer, v DropsView, all bool) error {
 	for _, part := range []struct {
 		title string
 		drop  bool
-	}{{"Dropped by the fast path", true}, {"Left to the kernel", false}} {
+	}{{"Dropped by the fast path", true}, {"Punted to the kernel", false}} {
 		t := table{head: []string{">Packets", ">Rate", "Reason", "~Meaning", "~What to look at"}}
 		for _, d := range v.Drops {
 			if d.Drop == part.drop && (all || d.Count > 0) {

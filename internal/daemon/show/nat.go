@@ -26,7 +26,7 @@ func NAT(w io.Writer, v NATView) error {
 	case !v.On || len(v.Rules) == 0:
 		fmt.Fprintln(w, "NAT: off, no address is translated (there is no section nat in the configuration)")
 	default:
-		fmt.Fprintln(w, "Rules, with the connections that they have translated")
+		fmt.Fprintln(w, "NAT rules and the connections that they have translated")
 		t := table{head: []string{">No.", ">Connections", "~Rule"}}
 		for _, r := range v.Rules {
 			t.row(fmt.Sprint(r.ID), count(r.Packets), r.Text)
@@ -35,10 +35,10 @@ func NAT(w io.Writer, v NATView) error {
 			return err
 		}
 	}
-	fmt.Fprintf(w, "\nNow: %s connections, %s with another source, %s with another destination\n",
+	fmt.Fprintf(w, "\nNow: %s connections, %s with source NAT, %s with destination NAT\n",
 		count(v.Now.Connections), count(v.Now.Source), count(v.Now.Destination))
 	if len(v.Now.Outside) > 0 {
-		t := table{head: []string{"Source as others see it", ">Connections", ">Hosts behind it"}}
+		t := table{head: []string{"Translated source", ">Connections", ">Inside hosts"}}
 		for _, o := range v.Now.Outside {
 			t.row(o.Address.String(), count(o.Connections), count(o.Hosts))
 		}
@@ -50,7 +50,7 @@ func NAT(w io.Writer, v NATView) error {
 	if len(v.Now.Forwarded) == 0 {
 		return nil
 	}
-	t := table{head: []string{"Proto", "Destination as called", "Leads to", ">Connections"}}
+	t := table{head: []string{"Proto", "Destination", "Translated to", ">Connections"}}
 	for _, f := range v.Now.Forwarded {
 		t.row(f.Protocol, f.Called.String(), f.Target.String(), count(f.Connections))
 	}

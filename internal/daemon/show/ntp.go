@@ -28,10 +28,10 @@ func NTP(w io.Writer, v NTPView) error {
 		_, err := fmt.Fprintln(w, "NTP: not running; minne show services says why")
 		return err
 	case v.Synchronised:
-		fmt.Fprintf(w, "NTP: ready, the time is that of %s; stratum %d, offset %s, the clock's own error %.3f ppm\n",
+		fmt.Fprintf(w, "NTP: ready, synchronised to %s; stratum %d, offset %s, frequency error %.3f ppm\n",
 			v.Reference, v.Stratum, seconds(v.Offset), v.Frequency)
 	default:
-		fmt.Fprintln(w, "NTP: starting: no server has told the time yet")
+		fmt.Fprintln(w, "NTP: starting: not synchronised yet")
 	}
 	if !v.OwnClock {
 		fmt.Fprintln(w, "This router does not set the clock: it is not the host's own (it has an instance name, or a network namespace)")
@@ -40,11 +40,11 @@ func NTP(w io.Writer, v NTPView) error {
 		fmt.Fprintf(w, "Leap second: %s\n", v.Leap)
 	}
 	if len(v.Sources) == 0 {
-		_, err := fmt.Fprintln(w, "no server is known: its name does not resolve, or none is configured")
+		_, err := fmt.Fprintln(w, "no NTP server: none is configured, or its name does not resolve")
 		return err
 	}
 	fmt.Fprintln(w)
-	t := table{head: []string{"Server", "!State", ">Stratum", ">Asked every", ">Answers of 8", ">Last answer", ">Offset", ">Error at most"}}
+	t := table{head: []string{"Server", "!State", ">Stratum", ">Poll interval", ">Reach of 8", ">Last answer", ">Offset", ">Max error"}}
 	for _, s := range v.Sources {
 		answers, last := 0, "never"
 		for bit := range 8 {

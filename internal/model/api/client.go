@@ -109,7 +109,7 @@ func (c *Client) unreachable(err error) error {
 	case errors.Is(err, syscall.EACCES):
 		return &Error{Kind: Denied, Message: fmt.Sprintf("no permission to speak to the daemon on %s: run it as root (sudo), or join the group %s to look", c.socket, Group)}
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return errors.New("the daemon ended before it answered; see its log, and minne revisions for what is in use")
+		return errors.New("the daemon ended before it answered; see its log, and minne revisions for what is in force")
 	}
 	var u *url.Error
 	if errors.As(err, &u) {

@@ -41,7 +41,7 @@ func (c *Client) watch(ctx context.Context, longest time.Duration) (_ context.Co
 				return
 			}
 			if longest > 0 && took >= longest {
-				cancel(&silence{fmt.Sprintf("the daemon lives, and has not answered for %v: see its log, and minne revisions for what is in use", took)})
+				cancel(&silence{fmt.Sprintf("the daemon lives, and has not answered for %v: see its log, and minne revisions for what is in force", took)})
 				return
 			}
 		}

@@ -36,8 +36,8 @@ func newUpgradeCommand(a *app) *cobra.Command {
 		Long: `Upgrade a router that runs from Minne's image. The file must be signed with a key that
 this router trusts (the image's own key, and *.pub in ` + upgrade.LocalKeysDir + `). A name
 without a directory is also searched on the boot medium's FAT partition. The new system
-is written to the slot that is not in use and booted once. It stays if everything that
-works now works again: interfaces that are up, BGP and OSPF sessions that are up, and
+is written to the other slot and booted once, for a trial. The trial passes if everything
+that works now works again: interfaces that are up, BGP and OSPF sessions that are up, and
 gateways and your own host if they answer a ping now. Otherwise, and after a power cut,
 a crash or a hang, the old system boots again.`,
 		Example: "  minne upgrade https://example.org/minne-1.4-amd64.upgrade\n  minne upgrade --status\n  minne upgrade --undo",
@@ -58,7 +58,7 @@ a crash or a hang, the old system boots again.`,
 	}
 	c.Flags().BoolVar(&f.status, "status", false, "show what is in the slots, which one boots next, and how the last upgrade ended")
 	c.Flags().BoolVar(&f.undo, "undo", false, "fall back to the system in the other slot")
-	c.Flags().BoolVar(&f.judge, "judge", false, "after the first boot of an upgrade: wait until everything works, or fall back (the image runs this)")
+	c.Flags().BoolVar(&f.judge, "judge", false, "the trial after the first boot of an upgrade: wait until everything works, or fall back (the image runs this)")
 	c.Flags().BoolVar(&f.downgrade, "downgrade", false, "accept a system that is older than the running one")
 	c.Flags().BoolVar(&f.noRestart, "no-restart", false, "do not restart the router; the new system boots at the next restart")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "with --status: print JSON")
@@ -116,10 +116,10 @@ func (a *app) upgrade(ctx context.Context, m upgrade.Medium, f upgradeFlags, arg
 		return err
 	}
 	if f.noRestart {
-		_, err := fmt.Fprintf(a.out, "slot %s is tried at the next start of this router\n", target)
+		_, err := fmt.Fprintf(a.out, "the trial of slot %s begins when this router restarts\n", target)
 		return err
 	}
-	fmt.Fprintf(a.out, "restarting into slot %s; %v from then on it is known whether it stays: minne upgrade --status\n", target, f.within)
+	fmt.Fprintf(a.out, "restarting into slot %s for a trial of at most %v; for its result: minne upgrade --status\n", target, f.within)
 	return restart(ctx)
 }
 
@@ -168,7 +168,7 @@ func (a *app) promise(ctx context.Context, m upgrade.Medium, f upgradeFlags, pat
 	asked := askedRouter{client}
 	hosts, err := asked.gateways(ctx)
 	if err != nil {
-		return fmt.Errorf("what works now can't be found out: %w", err)
+		return fmt.Errorf("cannot record what works now: %w", err)
 	}
 	if from, _, ok := strings.Cut(os.Getenv("SSH_CONNECTION"), " "); ok {
 		if at, err := netip.ParseAddr(from); err == nil {
@@ -177,7 +177,7 @@ func (a *app) promise(ctx context.Context, m upgrade.Medium, f upgradeFlags, pat
 	}
 	works, err := asked.Works(ctx, hosts)
 	if err != nil {
-		return fmt.Errorf("what works now can't be found out: %w", err)
+		return fmt.Errorf("cannot record what works now: %w", err)
 	}
 	running, err := m.Holds(m.Booted, false)
 	if err != nil {
@@ -198,11 +198,11 @@ func (a *app) upgradeJudge(ctx context.Context, m upgrade.Medium, path string) e
 		}
 		// Another slot was to be tried, and this one booted.
 		p.Outcome, p.Reason = upgrade.FellBack, upgrade.NotChecked
-		a.tell("version %s in slot %s was left again: %s", p.To.Version, p.Slot, p.Reason)
+		a.tell("fell back from version %s in slot %s: %s", p.To.Version, p.Slot, p.Reason)
 		return p.Write(path)
 	}
 	if !known || p.Slot != m.Booted {
-		a.tell("nothing is known of what worked before this system: it is kept once the router answers")
+		a.tell("there is no record of what worked before this upgrade: the trial passes once the daemon answers")
 		p = upgrade.Promise{Slot: m.Booted, Made: time.Now(), Within: 5 * time.Minute}
 	}
 	client, err := a.client()
@@ -220,10 +220,10 @@ func (a *app) upgradeJudge(ctx context.Context, m upgrade.Medium, path string) e
 		fmt.Fprintln(a.err, "minne:", err)
 	}
 	if failed == nil {
-		a.tell("slot %s has all that worked before: it stays", m.Booted)
+		a.tell("the trial of slot %s passed: the router boots it from now on", m.Booted)
 		return nil
 	}
-	a.tell("this system is left again: %v", failed)
+	a.tell("the trial failed, the router falls back: %v", failed)
 	return restart(ctx)
 }
 

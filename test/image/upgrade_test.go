@@ -145,7 +145,7 @@ func stays(t *testing.T, m *testimage.Machine, name string) {
 	t.Helper()
 	runs(m, name+` minne\.try=1`)
 	m.Run("until minne upgrade --status --json | grep -q '\"outcome\": \"good\"'; do sleep 1; done")
-	said(t, m.Said(), "slot "+name+" has all that worked before: it stays")
+	said(t, m.Said(), "the trial of slot "+name+" passed: the router boots it from now on")
 }
 
 // said checks what a command printed.
@@ -273,9 +273,9 @@ func TestBadUpgrade(t *testing.T) {
 	disk := configured(t)
 	m := upgradable(t, testimage.Options{Disk: disk, Watchdog: true})
 	for _, c := range []struct{ version, within, sign, why string }{
-		{"panics", "5m", `Kernel panic`, "did not come as far as its checks"},
-		{"hangs", "1h", `Minne: slot b minne.try=1`, "did not come as far as its checks"},
-		{"misses", "90s", `this system is left again`, "not within 1m30s after the start"},
+		{"panics", "5m", `Kernel panic`, "did not reach its checks"},
+		{"hangs", "1h", `Minne: slot b minne.try=1`, "did not reach its checks"},
+		{"misses", "90s", `the trial failed, the router falls back`, "not within 1m30s after the start"},
 	} {
 		name := u.offer(c.version, payload, nil, u.key)
 		began := time.Now()

@@ -43,7 +43,7 @@ const (
 )
 
 // NotChecked is why an upgrade fell back of which the new system says nothing.
-const NotChecked = "the new system did not come as far as its checks, or the power failed before it was tried"
+const NotChecked = "the new system did not reach its checks, or the power failed before it booted"
 
 // Promise is made by the old system before a trial and kept by the new one.
 type Promise struct {
@@ -66,7 +66,7 @@ func (w Works) Missing(now Works) (out []string) {
 	}
 	for _, name := range w.Sessions {
 		if !slices.Contains(now.Sessions, name) {
-			out = append(out, fmt.Sprintf("session %s does not stand", name))
+			out = append(out, fmt.Sprintf("session %s is not up", name))
 		}
 	}
 	for _, host := range w.Hosts {

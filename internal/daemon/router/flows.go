@@ -11,7 +11,7 @@ import (
 )
 
 // Flows is show flows.
-var Flows = View[flows.Asked, flows.Answer]{
+var Flows = View[flows.Query, flows.Answer]{
 	Text: Text{Path: "flows", Args: "[FILTER…]", Short: "Show connections, hosts or zones by traffic",
 		Long: `Show the connections that go through the router and to it, those of the kernel and those
 that the fast path forwards in one table: packets and bytes are the sums of both. Without
@@ -22,14 +22,14 @@ src PREFIX, dst PREFIX (who opened the connection, who answers; on either side o
 translation), host PREFIX (either), port N, proto tcp|udp|icmp|N, zone NAME, state WORD
 (established, time-wait, … of TCP; unreplied, replied, assured of others), fast-path, kernel,
 label LABEL (of the section labels).`},
-	Read: func(ctx context.Context, d *Daemon, asked flows.Asked) (flows.Answer, error) {
+	Read: func(ctx context.Context, d *Daemon, asked flows.Query) (flows.Answer, error) {
 		q, err := asked.Question()
 		if err != nil {
 			return flows.Answer{}, api.Misused(err)
 		}
 		return d.parts.flows.List(ctx, q)
 	},
-	Print: only[flows.Asked](show.Flows),
+	Print: only[flows.Query](show.Flows),
 }
 
 // FlowsSummary is show flows summary.

@@ -92,7 +92,7 @@ func (c *Client) do(ctx context.Context, method, path string, question, answer a
 }
 
 func decodeError(resp *http.Response, d *json.Decoder) error {
-	var f failed
+	var f Failure
 	if resp.Header.Get("Content-Type") != "application/json" || d.Decode(&f) != nil || f.Error == nil {
 		return fmt.Errorf("the daemon answers %s: it is of another version than this command; restart it", resp.Status)
 	}

@@ -28,8 +28,8 @@ type Error struct {
 	Step    string `json:"step,omitempty"` // step of the apply that failed
 }
 
-// failed is every answer that is an error.
-type failed struct {
+// Failure is every answer that is an error.
+type Failure struct {
 	Error *Error `json:"error"`
 }
 

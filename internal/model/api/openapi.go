@@ -24,7 +24,7 @@ type object map[string]any
 // Document describes all that the server answers, for programs: OpenAPI 3.1 (spec.openapis.org/oas/v3.1.1).
 func (s *Server) Document() ([]byte, error) {
 	d := document{schemas: object{}, types: map[string]reflect.Type{}}
-	failure := object{"description": "It did not work", "content": content(d.schema(reflect.TypeFor[failed]()))}
+	failure := object{"description": "It did not work", "content": content(d.schema(reflect.TypeFor[Failure]()))}
 	paths := map[string]object{}
 	for _, o := range s.operations {
 		text := o.short + "."

@@ -80,7 +80,7 @@ func (r *room) leave(uid uint32) {
 // refuse answers what was not asked yet, without waiting for anybody.
 func refuse(c net.Conn, why *Error) {
 	defer c.Close()
-	body, err := json.Marshal(failed{why})
+	body, err := json.Marshal(Failure{why})
 	if err != nil {
 		return
 	}

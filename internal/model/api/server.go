@@ -94,7 +94,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.As(err, &e) {
 		e = &Error{Kind: Failed, Message: err.Error()}
 	}
-	s.send(w, r, statusOf[e.Kind], failed{e})
+	s.send(w, r, statusOf[e.Kind], Failure{e})
 }
 
 func (s *Server) send(w http.ResponseWriter, r *http.Request, status int, answer any) {

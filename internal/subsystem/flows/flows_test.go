@@ -95,14 +95,14 @@ func none() map[string]string { return nil }
 
 // asked is the question of a command line without flags.
 func asked(words string) (Question, error) {
-	a := Asked{By: ByFlow, Sort: SortBytes, Top: defaultTop}
+	a := Query{By: ByFlow, Sort: SortBytes, Top: defaultTop}
 	if err := a.Words(strings.Fields(words)); err != nil {
 		return Question{}, err
 	}
 	return a.Question()
 }
 
-// defaultTop is what the tag of Asked.Top says.
+// defaultTop is what the tag of Query.Top says.
 const defaultTop = 20
 
 func answer(t *testing.T, table *Table, words string) Answer {
@@ -409,7 +409,7 @@ func TestQuestionsThatAreRefused(t *testing.T) {
 			t.Errorf("%q: %v, expected %q", words, err, want)
 		}
 	}
-	for want, a := range map[string]Asked{
+	for want, a := range map[string]Query{
 		"top 0: expected a number from 1 to 10000":         {By: ByFlow, Sort: SortBytes},
 		"top 10001: expected":                              {By: ByFlow, Sort: SortBytes, Top: 10001},
 		"expected one of flow, host, zone":                 {By: "port", Sort: SortBytes, Top: 1},

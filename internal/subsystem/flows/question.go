@@ -70,8 +70,8 @@ type Selection struct {
 	Path        string `json:"path,omitempty" values:"fast-path,kernel" doc:"who forwards it"`
 }
 
-// Asked is a question in an operator's words.
-type Asked struct {
+// Query is a question in an operator's words.
+type Query struct {
 	Selection
 	By   string `json:"by" flag:"by" default:"flow" values:"flow,host,zone" doc:"a row for each 'what': flow, host or zone (from one zone to another)"`
 	Sort string `json:"sort" flag:"sort" default:"bytes" values:"bytes,rate,connections" doc:"'order' of the rows: bytes, rate (takes a second) or connections (of hosts and zones)"`
@@ -138,7 +138,7 @@ func (s Selection) Filter() (f Filter, err error) {
 }
 
 // Question reads the words.
-func (a Asked) Question() (q Question, err error) {
+func (a Query) Question() (q Question, err error) {
 	q = Question{By: a.By, Sort: a.Sort, Top: a.Top}
 	if q.Filter, err = a.Filter(); err != nil {
 		return q, err

@@ -58,6 +58,7 @@ type Place struct {
 	Device device.Spec
 	Slow   bool           // it has the second entry, too
 	Routes []netip.Prefix // through the port to the sink
+	Bridge []string       // ports of a Minne, each of which is the only one of a bridge
 }
 
 var slowAddresses = device.Prefixes("198.18.1.1/24", "2001:2:0:3::1/64")
@@ -203,11 +204,17 @@ func (p Place) wiring(generator, sink net.HardwareAddr) device.Wiring {
 			}
 		}
 	}
+	ports := []device.Port{in, out}
 	if p.Slow {
 		slow := device.Port{Name: slowPort, Addresses: slowAddresses, KernelOnly: true}
-		return device.Wiring{Ports: []device.Port{in, slow, out}}
+		ports = []device.Port{in, slow, out}
 	}
-	return device.Wiring{Ports: []device.Port{in, out}}
+	for i, port := range ports {
+		if slices.Contains(p.Bridge, port.Name) {
+			ports[i].Bridge = "br-" + port.Name
+		}
+	}
+	return device.Wiring{Ports: ports}
 }
 
 // hopMAC is the MAC of the i-th next hop.

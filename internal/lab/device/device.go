@@ -79,6 +79,9 @@ func (d *Device) start(ctx context.Context) (err error) {
 	case Bridge:
 		return d.bridge(ctx)
 	case Minne:
+		if err := d.ownBridges(ctx); err != nil {
+			return err
+		}
 		err = d.apply(ctx)
 	default:
 		err = d.address(ctx)
@@ -157,15 +160,34 @@ func (d *Device) bridge(ctx context.Context) error {
 	return d.batch(ctx, "bridge", slices.Compact(known))
 }
 
-// fill gives a router its neighbours and routes.
-func (d *Device) fill(ctx context.Context) error {
+// ownBridges makes the bridges of a Minne's ports, which it then uses and sets up: it makes none where the kernel
+// has no VLANs on bridges, and the figures need none.
+func (d *Device) ownBridges(ctx context.Context) error {
 	var lines []string
 	for _, p := range d.wiring.Ports {
+		if p.Bridge != "" {
+			lines = append(lines, "link add "+p.Bridge+" type bridge", "link set "+p.Bridge+" up")
+		}
+	}
+	return d.batch(ctx, "ip", lines)
+}
+
+// fill gives a router its neighbours and routes, and its bridges the stations: next hops are never heard.
+func (d *Device) fill(ctx context.Context) error {
+	var lines, stations []string
+	for _, p := range d.wiring.Ports {
 		for _, s := range p.Stations {
-			lines = append(lines, fmt.Sprintf("neighbour replace %s lladdr %s dev %s nud permanent", s.Address, s.MAC, p.Name))
+			lines = append(lines, fmt.Sprintf("neighbour replace %s lladdr %s dev %s nud permanent", s.Address, s.MAC, p.network()))
+			if p.Bridge != "" {
+				stations = append(stations, fmt.Sprintf("fdb replace %s dev %s master static", s.MAC, p.Name))
+			}
 		}
 	}
 	if err := d.batch(ctx, "ip", lines); err != nil {
+		return err
+	}
+	slices.Sort(stations) // a station has an address of each family
+	if err := d.batch(ctx, "bridge", slices.Compact(stations)); err != nil {
 		return err
 	}
 	d.routes4, d.routes6 = 0, 0
@@ -232,7 +254,7 @@ func (d *Device) Change(ctx context.Context, routes []rib.Route) error {
 // the prefix alone, so that the same table is always the same.
 func (d *Device) Table(port int, prefixes []netip.Prefix) ([]rib.Route, error) {
 	p := d.wiring.Ports[port]
-	index, _, err := d.node.Port(p.Name)
+	index, _, err := d.node.Port(p.network())
 	if err != nil {
 		return nil, err
 	}

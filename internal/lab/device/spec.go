@@ -208,6 +208,11 @@ func interfaces(w Wiring) string {
 		if p.KernelOnly {
 			kernel = ", fast-path: off"
 		}
+		if p.Bridge != "" {
+			fmt.Fprintf(&b, "  %s: {%s}\n", p.Name, strings.TrimPrefix(kernel, ", "))
+			fmt.Fprintf(&b, "  %s: {bridge: {ports: [%s]}, addresses: [%s]}\n", p.Bridge, p.Name, strings.Join(texts, ", "))
+			continue
+		}
 		fmt.Fprintf(&b, "  %s: {addresses: [%s]%s}\n", p.Name, strings.Join(texts, ", "), kernel)
 	}
 	return b.String()

@@ -3,6 +3,7 @@
 package device
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 )
@@ -44,11 +45,15 @@ type Wiring struct {
 // Port is one of the device's ports and what is behind it.
 type Port struct {
 	Name       string // the interface's name in the node
+	Bridge     string // the bridge whose only port it is, and which has the addresses; "" is none
 	Addresses  []netip.Prefix
 	Stations   []Station      // neighbours on the port's network; those that routes lead to are among them
 	Routes     []netip.Prefix // reached through the stations of their family, see Spread
 	KernelOnly bool           // packets that arrive here are left to the kernel by a Minne whose file the lab makes
 }
+
+// network is the interface that has the port's addresses and neighbours.
+func (p Port) network() string { return cmp.Or(p.Bridge, p.Name) }
 
 // Station is a neighbour: a next hop, or a host. A bridge needs the MAC alone.
 type Station struct {

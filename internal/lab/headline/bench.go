@@ -28,6 +28,7 @@ type Bench struct {
 	tables      once[*closedloop.Tables]
 	policies    once[*closedloop.Policies]
 	translators once[*closedloop.Translators]
+	bridges     once[*closedloop.Bridges]
 	lookups     once[*fibbench.Report]
 	teardowns   []func() error
 }

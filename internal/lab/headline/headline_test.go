@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { testns.Main(m) }
 
-// The figures of forwarding, measured of real routers with a part of the table. Values are
+// The figures of forwarding and of bridges, measured of real routers with a part of the table. Values are
 // not looked at: tests share the machine.
 func TestForwardingFiguresOfRealRouters(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "minne")
@@ -48,7 +48,7 @@ func TestForwardingFiguresOfRealRouters(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	h, err := measure(t.Context(), b, forwarding)
+	h, err := measure(t.Context(), b, slices.Concat(forwarding, links))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestForwardingFiguresOfRealRouters(t *testing.T) {
 			t.Errorf("%s is missing: %s", f.ID, f.Missing)
 		}
 	}
-	if len(h.Figures) < 5 {
+	if len(h.Figures) < 8 {
 		t.Errorf("%d figures", len(h.Figures))
 	}
 }
@@ -68,7 +68,8 @@ func TestTheFiguresThatAreNeverRenamed(t *testing.T) {
 		"forward.ipv4.one-route ×", "forward.ipv4.full-table.random ×", "forward.ipv6.full-table.random ×",
 		"forward.ipv4.full-table.kept ×", "cost.ipv4.ns ns", "lookup.ipv4 ×", "lookup.ipv6 ×",
 		"policy.600.ratio ×", "policy.600.kept ×", "policy.10k.kept ×", "policy.blocklist.kept ×", "policy.600.swap ms", "policy.10k.swap ms",
-		"nat.64k.ratio ×", "nat.new.ratio ×", "nat.flood.lost packets", "flow.lookup.ratio ×",
+		"nat.64k.ratio ×", "nat.new.ratio ×", "nat.flood.lost packets",
+		"links.bridge.ns ns", "links.bridge.in.ns ns", "links.bridge.ratio ×", "flow.lookup.ratio ×",
 	}
 	var have []string
 	for _, f := range figures {

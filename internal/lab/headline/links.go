@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package headline
+
+import (
+	"context"
+
+	"minne/internal/lab/closedloop"
+)
+
+// links are the figures of ports that are more than an Ethernet device; see closedloop.Bridges. What the program takes
+// longer is the difference of routers that are otherwise equal: all else that a packet meets is the same.
+var links = []definition{
+	{"links.bridge.ns", "processor time more of the fast path for a packet that leaves by a port of a bridge", "ns", "fast path, no bridge",
+		longer(func(b *closedloop.Bridges) *closedloop.Path { return b.Out })},
+	{"links.bridge.in.ns", "processor time more of the fast path for a packet that enters by a port of a bridge", "ns", "fast path, no bridge",
+		longer(func(b *closedloop.Bridges) *closedloop.Path { return b.In })},
+	{"links.bridge.ratio", "packets per second of the fast path, from a port of a bridge to a port", "×", "kernel, the same path", bridged},
+}
+
+// Bridges returns routers with and without bridges in a closed loop.
+func (b *Bench) Bridges(ctx context.Context) (*closedloop.Bridges, error) {
+	return b.bridges.get(func() (*closedloop.Bridges, error) {
+		b.release()
+		b.Progress("building four routers, with a bridge at the entry, at the way out, and two without")
+		r, err := closedloop.NewBridges(ctx, b.Means)
+		if err != nil {
+			return nil, err
+		}
+		b.teardowns = append(b.teardowns, r.Close)
+		return r, nil
+	})
+}
+
+// longer is by how much a packet takes longer on a path than without a bridge.
+func longer(path func(*closedloop.Bridges) *closedloop.Path) func(context.Context, *Bench) (Measured, error) {
+	return func(ctx context.Context, bench *Bench) (Measured, error) {
+		b, err := bench.Bridges(ctx)
+		if err != nil {
+			return Measured{}, err
+		}
+		more, same, err := closedloop.Extra(ctx, side(b.Plain, b.Single), side(path(b), b.Single), side(b.Again, b.Single), bench.Rounds)
+		return measured(more, same), err
+	}
+}
+
+func bridged(ctx context.Context, bench *Bench) (Measured, error) {
+	b, err := bench.Bridges(ctx)
+	if err != nil {
+		return Measured{}, err
+	}
+	c, err := closedloop.Compare(ctx, side(b.InSlow, b.Single), side(b.In, b.Single), bench.Rounds)
+	return measured(c.Ratio, c.SameSame), err
+}

@@ -83,7 +83,7 @@ func (t Topology) check() error {
 	nodes := map[string]bool{}
 	for _, n := range t.Nodes {
 		if nodes[n.Name] {
-			errs = append(errs, fmt.Errorf("node %s stands twice", n.Name))
+			errs = append(errs, fmt.Errorf("two nodes have the name %s", n.Name))
 		}
 		nodes[n.Name] = true
 		if n.Machine != Namespace && boot[n.Machine] == nil {

@@ -120,7 +120,7 @@ func (b *Backup) Collect(dir string) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("files beside the configuration: %w", err)
+		return fmt.Errorf("files next to the configuration: %w", err)
 	}
 	return nil
 }

@@ -165,7 +165,7 @@ func (c *console) leave(held bool) {
 	c.closed = true
 	c.mu.Unlock()
 	if held {
-		fmt.Fprint(c.file, "minne: writing the archive, which takes a minute; its name will stand here\r\n")
+		fmt.Fprint(c.file, "minne: writing the archive, which takes a minute; its name will appear here\r\n")
 	}
 	_ = c.file.SetReadDeadline(time.Now())
 	request := uint(unix.TCSETS)

@@ -87,7 +87,7 @@ func (c *conversation) screen(a Answers, ports []Port) (Answers, error) {
 		return a, err
 	}
 	fmt.Fprint(c.out, clearScreen)
-	fmt.Fprintln(c.out, "Minne: first setup. Enter takes what stands in brackets, Ctrl-C stops.")
+	fmt.Fprintln(c.out, "Minne: first setup. Enter accepts the value in brackets, Ctrl-C stops.")
 	fmt.Fprintln(c.out)
 	writePorts(c.out, ports)
 	fmt.Fprintln(c.out)

@@ -76,7 +76,7 @@ func (l learner) Lease(ctx context.Context, name string, lease *dhcpclient.Lease
 		}
 	}
 	if refused != "" {
-		refused = fmt.Sprintf("the DHCP server %s tells routes that are not used: %s", lease.Server, refused)
+		refused = fmt.Sprintf("the DHCP server %s announces routes that are not used: %s", lease.Server, refused)
 	}
 	l.health.Fault("DHCP on "+name, refused)
 	return l.kernel.Learn(ctx, name, learned)

@@ -80,7 +80,7 @@ func OSPFInterfaces(w io.Writer, v OSPFInterfacesView) error {
 // OSPFDatabase prints the link-state database, each version apart.
 func OSPFDatabase(w io.Writer, v OSPFDatabaseView) error {
 	err := versions(w, v.Entries, func(l routing.OSPFLSA) int { return l.Version }, func(part []routing.OSPFLSA) error {
-		t := table{head: []string{"Scope", "Type", "Link ID", "ADV Router", ">Age", "Seq#", "Tells"}}
+		t := table{head: []string{"Scope", "Type", "Link ID", "ADV Router", ">Age", "Seq#", "Content"}}
 		for _, l := range part {
 			t.row(l.Scope, l.Type, l.ID, l.Router, fmt.Sprint(l.AgeSec), l.Sequence, orDash(l.Tells))
 		}

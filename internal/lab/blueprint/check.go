@@ -54,13 +54,13 @@ func (b *Blueprint) checkConfigured(at string, n *Node) {
 	case daemon && n.Config == "":
 		b.document.Refuse(at, fmt.Sprintf("%s has no configuration", at), "config: with the name of a file, or the text itself behind |", "")
 	case !daemon && n.Config != "":
-		b.document.Refuse(at+".config", fmt.Sprintf("a node that runs %s takes no configuration", n.Runs), "runs: minne, bird or frr beside config", "")
+		b.document.Refuse(at+".config", fmt.Sprintf("a node that runs %s takes no configuration", n.Runs), "config with runs: minne, bird or frr", "")
 	}
 	if n.Secrets != "" && n.Runs != Minne {
-		b.document.Refuse(at+".secrets", fmt.Sprintf("a node that runs %s takes no secrets", n.Runs), "secrets only beside runs: minne", "")
+		b.document.Refuse(at+".secrets", fmt.Sprintf("a node that runs %s takes no secrets", n.Runs), "secrets only with runs: minne", "")
 	}
 	if n.Machine == UML && (n.Runs == BIRD || n.Runs == FRR) {
-		b.document.Refuse(at+".machine", fmt.Sprintf("a node that runs %s can't stand in User-Mode Linux", n.Runs), "machine: uml beside runs: minne, host, kernel or bridge", "")
+		b.document.Refuse(at+".machine", fmt.Sprintf("a node that runs %s can't run in User-Mode Linux", n.Runs), "machine: uml with runs: minne, host, kernel or bridge", "")
 	}
 	b.checkImage(at, n)
 	if n.Runs != Minne && n.Runs != Bridge {
@@ -84,11 +84,11 @@ func (b *Blueprint) checkConfigured(at string, n *Node) {
 func (b *Blueprint) checkImage(at string, n *Node) {
 	switch {
 	case n.Machine == QEMU && n.Runs != Minne:
-		b.document.Refuse(at+".machine", fmt.Sprintf("a node that runs %s can't stand in QEMU, which boots the router's image", n.Runs), "machine: qemu beside runs: minne", "")
+		b.document.Refuse(at+".machine", fmt.Sprintf("a node that runs %s can't run in QEMU, which boots the router's image", n.Runs), "machine: qemu with runs: minne", "")
 	case n.Machine == QEMU && n.Image == "":
 		b.document.Refuse(at+".machine", "there is no image to boot", "image: with the file that ./dev image makes", "")
 	case n.Machine != QEMU && n.Image != "":
-		b.document.Refuse(at+".image", "only a node in QEMU boots an image", "machine: qemu beside image", "")
+		b.document.Refuse(at+".image", "only a node in QEMU boots an image", "machine: qemu with image", "")
 	}
 }
 

@@ -121,7 +121,7 @@ func TestMistakesAreRefusedWithTheirPlace(t *testing.T) {
 		{"contradiction in a Minne's configuration", "[10.0.1.1/24]", "[10.0.0.9/24]", []string{"all.yaml:13:29"}},
 		{"interface without cable", "right: {addresses", "rihgt: {addresses", []string{"all.yaml:9:13", "interface rihgt, to which no cable leads", "cables at left, right", "did you mean right?"}},
 		{"image of a namespace", "runs: kernel", "runs: kernel\n    image: x.img", []string{"only a node in QEMU boots an image"}},
-		{"bridge in QEMU", "{runs: bridge}", "{runs: bridge, machine: qemu, image: x.img}", []string{"all.yaml:14:30", "can't stand in QEMU"}},
+		{"bridge in QEMU", "{runs: bridge}", "{runs: bridge, machine: qemu, image: x.img}", []string{"all.yaml:14:30", "can't run in QEMU"}},
 		{"no image", "runs: minne", "runs: minne\n    machine: qemu", []string{"there is no image to boot", "./dev image"}},
 		{"Minne in QEMU", "runs: minne", "runs: minne\n    machine: qemu\n    image: x.img\n    card: e1000e", []string{}},
 		{"card that nobody knows", "runs: minne", "runs: minne\n    machine: qemu\n    image: x.img\n    card: e1000f", []string{"did you mean"}},

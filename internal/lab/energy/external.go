@@ -101,7 +101,7 @@ func Typed(text string) (Source, error) {
 		case err != nil:
 			return nil, fmt.Errorf("watts: %s: %w", key, err)
 		case have[key]:
-			return nil, fmt.Errorf("watts %q: %s stands twice", text, key)
+			return nil, fmt.Errorf("watts %q: %s is there twice", text, key)
 		}
 		have[key] = true
 		if key == "idle" {

@@ -48,7 +48,7 @@ func (b *Bridge) check(c *checker, path, name string) {
 	}
 	for n, p := range b.Ports {
 		if b.VLANs[p] == nil {
-			c.refuse(indexPath(path+".ports", n), fmt.Sprintf("%s knows VLANs, and %s is in none", name, p), "its line in vlans, as "+p+": {access: 10}", "")
+			c.refuse(indexPath(path+".ports", n), fmt.Sprintf("%s is VLAN-aware, and %s is in no VLAN", name, p), "its line in vlans, as "+p+": {access: 10}", "")
 		}
 	}
 	for _, p := range slices.Sorted(maps.Keys(b.VLANs)) {
@@ -63,7 +63,7 @@ func (b *Bridge) check(c *checker, path, name string) {
 		if len(i.Addresses) == 0 {
 			key = "dhcp"
 		}
-		c.refuse(joinPath("interfaces", name)+"."+key, fmt.Sprintf("%s knows VLANs, and is itself in none", name), "an interface with vlan: {parent: "+name+", id: N}", "")
+		c.refuse(joinPath("interfaces", name)+"."+key, fmt.Sprintf("%s is VLAN-aware and has no VLAN itself", name), "an interface with vlan: {parent: "+name+", id: N}", "")
 	}
 }
 

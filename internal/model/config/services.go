@@ -14,7 +14,7 @@ type Services struct {
 	DNS                  *DNSForwarder                   `yaml:"dns" json:"dns,omitempty" doc:"Caching DNS server. It forwards to upstream servers and knows the names below and those of DHCP clients."`
 	NTP                  *NTP                            `yaml:"ntp" json:"ntp,omitempty" doc:"NTP client for the router's clock, and NTP server for hosts."`
 	SSH                  *SSH                            `yaml:"ssh" json:"ssh,omitempty" doc:"SSH server for the user admin. Absent: no SSH."`
-	LLDP                 *LLDP                           `yaml:"lldp" json:"lldp,omitempty" doc:"LLDP (IEEE 802.1AB): the router tells its neighbours on a cable its name and port, and shows theirs. Absent: no LLDP."`
+	LLDP                 *LLDP                           `yaml:"lldp" json:"lldp,omitempty" doc:"LLDP (IEEE 802.1AB): the router announces its name and port to its neighbours on a cable, and shows theirs. Absent: no LLDP."`
 }
 
 // Admin is the user admin of a router that owns its host.

@@ -59,7 +59,7 @@ func newSource(file string, data []byte) (*source, []byte, *problems) {
 		p, column := strangeCharacter(line)
 		if column == 0 {
 			line, column = tabsAsBlanks(line)
-			p = Problem{Message: "a tab", Expected: "spaces; tabs stand only at the end of a line and in front of a comment"}
+			p = Problem{Message: "a tab", Expected: "spaces; tabs are allowed only at the end of a line and in front of a comment"}
 		}
 		if column > 0 {
 			src.lines[i] = strings.ToValidUTF8(src.lines[i], "\uFFFD")

@@ -137,7 +137,7 @@ func TestWrongRules(t *testing.T) {
 		{"permit tcp any any 80 limit 0/s", 28, "not a rate"},
 		{"permit tcp any any 80 name", 26, "name without a name"},
 		{`permit tcp any any 80 name "open`, 27, "no end"},
-		{"permit tcp any,192.0.2.1 any", 11, "stands alone"},
+		{"permit tcp any,192.0.2.1 any", 11, "can't be in a list"},
 		{"permit tcp self self 22", 16, "from the router to the router"},
 	} {
 		_, err := one(t, c.rule)

@@ -307,7 +307,7 @@ func parts(w word) []word {
 func parseAddress(w word, what string) (netip.Prefix, *wordError) {
 	const form = "any, self, an address as 192.0.2.1, a prefix as 192.0.2.0/24, or a set as @NAME"
 	if w.text == AnyName || w.text == SelfName {
-		return netip.Prefix{}, wrong(w, "", "", "%s stands alone, not in a list", w.text)
+		return netip.Prefix{}, wrong(w, "", "", "%s can't be in a list", w.text)
 	}
 	if a, err := netip.ParseAddr(w.text); err == nil && a.Zone() == "" && !a.Is4In6() {
 		return netip.PrefixFrom(a, a.BitLen()), nil

@@ -199,7 +199,7 @@ func (f *Follower) hear(ctx context.Context, protocol, group int, l *look) error
 		return nil // a kernel without it has none of it
 	}
 	if err != nil {
-		return fmt.Errorf("hear of changes of %s: %w", l.name, err)
+		return fmt.Errorf("watch for changes of %s: %w", l.name, err)
 	}
 	f.sockets = append(f.sockets, ear)
 	go func() {

@@ -93,7 +93,7 @@ func (w Firewall) Apply(_ context.Context, p *filter.Policy) error {
 		f.log.Warn("the kernel filters all packets: the fast path cannot repeat this firewall", "reason", f.firewall.kernel)
 	}
 	if err := f.silence(p); err != nil {
-		return fmt.Errorf("the fast path of an earlier daemon may judge by its own rules: %w", err)
+		return fmt.Errorf("the fast path of an earlier daemon may filter by its own rules: %w", err)
 	}
 	if f.tables == nil {
 		return nil // packets are still the kernel's; start takes it from here

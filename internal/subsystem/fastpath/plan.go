@@ -23,7 +23,7 @@ func (f *FastPath) Plan(_ context.Context, d Desired) ([]plan.Change, error) {
 	}
 	if f.applied && before.structureName() != d.structureName() {
 		changes = append(changes, plan.Change{Subsystem: subsystem, Action: plan.Modify, Object: "structure",
-			From: before.structureName(), To: d.structureName(), Effect: "the tables are built once more beside the old ones; no packet is lost"})
+			From: before.structureName(), To: d.structureName(), Effect: "the tables are built once more next to the old ones; no packet is lost"})
 	}
 	if f.applied {
 		changes = append(changes, guardChanges(before.Guard, d.Guard)...)

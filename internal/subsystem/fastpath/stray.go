@@ -101,7 +101,7 @@ func strayOf(id ebpf.ProgramID) (*stray, error) {
 func (s *stray) judges() (uint32, error) {
 	var c routerControl
 	if err := s.control.Lookup(uint32(0), &c); err != nil {
-		return 0, fmt.Errorf("reading what the program on %s judges by: %w", s.name, err)
+		return 0, fmt.Errorf("reading the rules of the program on %s: %w", s.name, err)
 	}
 	return c.Firewall, nil
 }

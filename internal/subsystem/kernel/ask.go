@@ -195,9 +195,9 @@ func refusalWords(err error) string {
 	case errors.Is(err, unix.EINVAL):
 		return "drops it: an address that can't be routed here, or a blackhole"
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
-		return "has no way there: tells the sender (ICMP unreachable)"
+		return "has no route: answers with ICMP unreachable"
 	case errors.Is(err, unix.EACCES):
-		return "is forbidden to: tells the sender (ICMP prohibited)"
+		return "is prohibited by a route or rule: answers with ICMP prohibited"
 	}
 	return "refuses it: " + err.Error()
 }

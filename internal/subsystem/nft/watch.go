@@ -75,7 +75,7 @@ type Watch struct {
 func NewWatch() (*Watch, error) {
 	file, err := nlmsg.Listen(unix.NETLINK_NETFILTER, watchRoom, nil, unix.NFNLGRP_NFTABLES)
 	if err != nil {
-		return nil, fmt.Errorf("hear of changes of the packet filter: %w", err)
+		return nil, fmt.Errorf("watch for changes of the packet filter: %w", err)
 	}
 	return &Watch{file: file}, nil
 }
@@ -97,7 +97,7 @@ func (w *Watch) Run(ctx context.Context, tell func(Transaction)) error {
 			w.tables = nil
 			tell(Transaction{Lost: true})
 		case err != nil:
-			return fmt.Errorf("hear of changes of the packet filter: %w", err)
+			return fmt.Errorf("watch for changes of the packet filter: %w", err)
 		default:
 			w.read(buffer[:n], tell)
 		}

@@ -138,7 +138,7 @@ var session = []struct{ word, object, effect string }{
 	{"bfd", "BFD", ""},
 	{"maximum-prefix", "prefix limit", ""},
 	{"next-hop-self", "next hop", ""},
-	{"default-originate", "default route told", ""},
+	{"default-originate", "default route advertised", ""},
 }
 
 func (e *effect) peer(name, addr string, old, new []string, all string) {

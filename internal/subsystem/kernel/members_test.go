@@ -247,6 +247,7 @@ func TestABridgePassesThePacketFilter(t *testing.T) {
 // The same with the files of this kernel, which has bridge netfilter.
 func TestBridgeNetfilterOfANamespace(t *testing.T) {
 	veths(t, "eth2", "eth3")
+	t.Cleanup(func() { shell(t, "ip link del lan") })
 	shell(t, "ip link add lan type bridge") // not by the router: this kernel may lack VLANs on bridges
 	path := "net/bridge/bridge-nf-call-iptables"
 	if err := writeSysctl(path, "1"); err != nil {

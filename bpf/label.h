@@ -477,7 +477,9 @@ static __always_inline __u32 label_packet(struct xdp_md *ctx, struct label_work 
 enum { UNLABELLED, LABELLED };
 
 #define LABEL_OF_REASON(name, guard, label, text, hint) [REASON_##name] = label,
-static const __u8 label_of_reason[REASON_COUNT] = { PUNT_REASONS(LABEL_OF_REASON) };
+#define REASONS_ROOM 128 // so that a mask is bound enough for every verifier
+_Static_assert(REASON_COUNT <= REASONS_ROOM, "more reasons than label_of_reason has room for");
+static const __u8 label_of_reason[REASONS_ROOM] = { PUNT_REASONS(LABEL_OF_REASON) };
 
 static __always_inline void label_charge(__u64 *paid, __u64 was, __u64 now, __u64 by)
 {

@@ -56,7 +56,7 @@ static __always_inline void sample(struct packet *p, struct control *c, enum rea
 static __always_inline int leave(struct packet *p, struct decision *d, struct control *c, enum reason why)
 {
 	int action = why < REASON_LAST_DROP ? XDP_DROP : XDP_PASS;
-	int searched = label_build && action == XDP_PASS && why < REASON_COUNT && label_of_reason[why];
+	int searched = label_build && action == XDP_PASS && label_of_reason[why & (REASONS_ROOM - 1)];
 	__u32 said = 0;
 
 	if (searched)

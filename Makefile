@@ -58,6 +58,10 @@ lint: generate
 check: lint
 	@packages=$$(GO="$(GO)" sh scripts/unit-packages.sh) && $(GO) test -short $$packages $(ARGS)
 
+# Inputs are counted, not seconds: at the end of a time Go may call the input
+# that it was just trying a failure ("context deadline exceeded").
+FUZZ := $(GO) test -run '^$$' -fuzzminimizetime=20x -fuzz
+
 # -count=1: what these tests say depends on the kernel and the daemons, which
 # the cache of test results does not know.
 test: lint build build/minne.img
@@ -66,10 +70,10 @@ test: lint build build/minne.img
 	$(GO) test -count=1 -v -run TestVerifier ./internal/subsystem/fastpath
 	MINNE_TEST_UML=1 $(GO) test -count=1 -run 'TestStatelessVerdicts|TestSets$$|TestLimits$$' ./internal/subsystem/fastpath # no JIT, no BTF, aligned loads
 	GOARCH=mips $(GO) build -o /dev/null ./cmd/minne # 32 bits and the other byte order; make cross compiles for all
-	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime 10s ./internal/model/config
-	$(GO) test -run '^$$' -fuzz FuzzSecrets -fuzztime 5s ./internal/model/config
-	$(GO) test -run '^$$' -fuzz FuzzCompile -fuzztime 5s ./internal/subsystem/fastpath/classify
-	$(GO) test -run '^$$' -fuzz FuzzRender -fuzztime 10s ./internal/subsystem/routing
+	$(FUZZ)=FuzzParse -fuzztime=30000x ./internal/model/config
+	$(FUZZ)=FuzzSecrets -fuzztime=20000x ./internal/model/config
+	$(FUZZ)=FuzzCompile -fuzztime=300x ./internal/subsystem/fastpath/classify
+	$(FUZZ)=FuzzRender -fuzztime=10000x ./internal/subsystem/routing
 
 demo: build
 	@exec bin/minne lab campus $(ARGS)

@@ -50,7 +50,7 @@ func newClearConnectionsCommand(a *app) *cobra.Command {
 next packet of a deleted connection counts as new: the firewall's rules and NAT apply to it again.
 The filter is that of "minne show flows", which shows what would be deleted:
 src PREFIX, dst PREFIX, host PREFIX, port N, proto NAME, zone NAME, state WORD,
-fast-path, kernel, label LABEL; all must match. For all connections, say "all".
+fast-path, kernel, label LABEL; all must match. For all connections, write "all".
 
 Your own login to this router may be one of them. It continues if the rules permit it as a
 new connection.`,

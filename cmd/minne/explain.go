@@ -36,7 +36,7 @@ func newExplainCommand(a *app) *cobra.Command {
 		Short: "Show what happens to a packet, and why",
 		Long: `Trace a packet that arrives on an interface, and print the decision of every stage: the
 route, the source check, the next hop, the verdict. For packets that the fast path punts,
-the command asks the kernel too. It runs the loaded program on the loaded tables, so the
+the command queries the kernel too. It runs the loaded program on the loaded tables, so the
 answer is what happens to such a packet now. Nothing is sent and nothing is counted.
 
 With --pcap it traces each packet of a capture, one line each (all stages with

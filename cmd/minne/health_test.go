@@ -61,7 +61,7 @@ func TestStatusTellsFaults(t *testing.T) {
 	b.want(0, "applied", "apply", b.file("static.yaml", b.read(file)+"routing: {static: [{prefix: 0.0.0.0/0, via: [198.51.100.9]}]}\n"))
 	b.wantHealthy()
 	b.inside("ip route add default via 192.0.2.99")
-	b.wantFault("static routes: not used, since somebody added a route that the kernel prefers: 0.0.0.0/0;")
+	b.wantFault("static routes: not used, because the kernel prefers a route that was added by hand: 0.0.0.0/0;")
 	b.inside("ip route del default proto boot")
 	b.wantHealthy()
 	b.want(0, "applied", "apply", file)

@@ -176,7 +176,7 @@ func TestExitCodes(t *testing.T) {
 			{1, "", []string{"confirm"}},
 			{1, "", []string{"rollback"}},
 			{1, "", []string{"show", "config"}},
-			{0, "can't tell what would change", []string{"apply", "--dry-run", absent}},
+			{0, "cannot show what would change", []string{"apply", "--dry-run", absent}},
 		} {
 			if daemon && test.args[len(test.args)-1] == absent {
 				test.code, test.words = 1, "dsl" // the daemon must know, so it refuses

@@ -258,7 +258,7 @@ func TestFullMedium(t *testing.T) {
 // TestWrongClock starts with a flat battery.
 func TestWrongClock(t *testing.T) {
 	m := testimage.Boot(t, testimage.Options{Disk: configured(t), Clock: "2001-02-03T04:05:06", Ports: 2})
-	m.Expect(`the clock said 2001-02-03T04:0`)
+	m.Expect(`the clock showed 2001-02-03T04:0`)
 	up(m)
 	m.Run(`test "$(date +%s)" -ge "$(date -D %Y-%m-%dT%H:%M:%SZ -d "$(sed 's/.*"built":"\([^"]*\)".*/\1/' /usr/lib/minne/release.json)" +%s)"`)
 }

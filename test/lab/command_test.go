@@ -138,7 +138,7 @@ func (c command) badInput(t *testing.T) {
 		{"port that was meant", nil, "throughput --tx lefft --rx right", 1, []string{"lefft", "left"}},
 		{"one port", nil, "throughput --tx left", 1, []string{"--tx", "--rx"}},
 		{"the same port twice", nil, "throughput --tx left --rx left", 1, []string{"one port"}},
-		{"port of somebody else's program", nil, "throughput --tx taken --rx right", 1, []string{"taken", "XDP program", "take it off"}},
+		{"port of somebody else's program", nil, "throughput --tx taken --rx right", 1, []string{"taken", "XDP program", "detach it"}},
 		{"a gateway of nowhere", nil, "throughput --tx left --rx right --tx-gateway 198.18.0.1 --rx-gateway 198.19.0.1", 1, []string{"198.18.0.1", "did not answer"}},
 		{"gateway that is none", nil, "mrr --tx left --rx right --tx-gateway router --rx-gateway 198.19.0.1", 1, []string{"router", "MAC address or an IP address"}},
 		{"a rate above the maximum", nil, "latency kernel --rate 1e9", 1, []string{"1000.000 M", "more than the"}},

@@ -56,7 +56,7 @@ func clock(_ context.Context, r *Report) error {
 	if err := unix.Settimeofday(&t); err != nil {
 		return fmt.Errorf("set the clock: %w", err)
 	}
-	r.warn("the clock said %s; it is set to when this system was built, %s, until a time server answers",
+	r.warn("the clock showed %s; it is set to the build time of this system, %s, until a time server answers",
 		now.UTC().Format(time.RFC3339), right.UTC().Format(time.RFC3339))
 	return nil
 }

@@ -118,7 +118,7 @@ func roomTrouble(dir string) map[string]string {
 		return trouble("the file system is full (%d kB of %d MB are free); commits will fail", free>>10, all>>20)
 	}
 	if st.Files > 0 && st.Ffree == 0 {
-		return trouble("the file system has no room for more files; commits will fail")
+		return trouble("the file system has no free inodes; commits will fail")
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ const (
 
 func newFollowFilter(p parts) *followFilter {
 	f := &followFilter{log: p.log, book: p.health, firewall: p.firewall, kernel: p.kernel,
-		ready: make(chan struct{}), woken: make(chan struct{}, 1), by: []string{"somebody, before anyone looked"}}
+		ready: make(chan struct{}), woken: make(chan struct{}, 1), by: []string{"an unknown process, before the daemon started"}}
 	f.woken <- struct{}{}
 	return f
 }

@@ -31,7 +31,7 @@ func Preview(ctx context.Context, inst instance.Instance, log *slog.Logger, q ap
 	for _, s := range p.subsystems() {
 		changes, err := previewOne(ctx, s, in)
 		if err != nil {
-			result.Warnings = append(result.Warnings, fmt.Sprintf("%s: can't tell what would change: %v", s, err))
+			result.Warnings = append(result.Warnings, fmt.Sprintf("%s: cannot show what would change: %v", s, err))
 			continue
 		}
 		result.Changes = append(result.Changes, changes...)

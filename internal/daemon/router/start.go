@@ -130,7 +130,7 @@ func (e *Engine) recallConfirmed() *target {
 		t, err := e.recall(rev)
 		if err == nil {
 			if why != "" {
-				e.onOlder(fmt.Sprintf("%s: the older revision %d is in force; apply the configuration that is wanted", why, rev.Number))
+				e.onOlder(fmt.Sprintf("%s: the older revision %d is in force; apply the intended configuration", why, rev.Number))
 			}
 			return t
 		}

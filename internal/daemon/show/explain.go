@@ -44,7 +44,7 @@ func Explain(w io.Writer, x Explained) error {
 		if !s.Passed {
 			mark = "no"
 		}
-		steps.row("  "+s.Stage, mark, s.Says)
+		steps.row("  "+s.Stage, mark, s.Text)
 	}
 	if err := steps.rowsOnly(w); err != nil {
 		return err

@@ -196,6 +196,6 @@ Ended flows: counters kept for %s connections; counters lost: %s flows (table fu
 `, count(f.Connections), count(t.Entries), count(t.Capacity), percent(uint64(t.Entries), uint64(t.Capacity)), bytes(uint64(t.Bytes)),
 		count(t.Hits), count(t.Misses), count(t.Stale), t.DepthMean, t.DepthMax,
 		count(t.Inserts), count(t.Replaced), count(t.Active), count(t.Passive),
-		count(t.Full), count(t.Unfair), count(t.Crowded), count(t.Raced), count(f.Kept), count(f.Forgotten), count(t.Untold))
+		count(t.Full), count(t.Unfair), count(t.Crowded), count(t.Raced), count(f.Kept), count(f.LostTableFull), count(t.LostRingFull))
 	return err
 }

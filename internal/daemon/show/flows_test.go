@@ -65,8 +65,8 @@ func TestFlowsSummary(t *testing.T) {
 		Zones:   []flows.Pair{{From: "lan", To: "wan", Connections: 950, Totals: flows.Totals{Packets: [2]uint64{40, 60}, FastPath: 95}}},
 		Sum:     flows.Totals{Packets: [2]uint64{40, 60}, Bytes: [2]uint64{4096, 4096}, FastPath: 95},
 		Trouble: flows.Trouble{EarlyDropped: 7, Dropped: 8, Invalid: 9},
-		FastPath: &flows.FastPathSummary{Connections: 640, Kept: 1500, Forgotten: 4, Table: flow.Stats{Capacity: 100_000, Entries: 650, Passive: 30, Bytes: 17 << 20, DepthMean: 1.034, DepthMax: 2,
-			Counts: flow.Counts{Hits: 1_000_000, Misses: 2000, Stale: 10, Inserts: 1700, Active: 1020, Untold: 3}}},
+		FastPath: &flows.FastPathSummary{Connections: 640, Kept: 1500, LostTableFull: 4, Table: flow.Stats{Capacity: 100_000, Entries: 650, Passive: 30, Bytes: 17 << 20, DepthMean: 1.034, DepthMax: 2,
+			Counts: flow.Counts{Hits: 1_000_000, Misses: 2000, Stale: 10, Inserts: 1700, Active: 1020, LostRingFull: 3}}},
 	}
 	const want = `
 Connections: 950 of 1,000 (95 %), 900 IPv4 and 50 IPv6; source NAT 800, destination NAT 12

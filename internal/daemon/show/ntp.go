@@ -25,7 +25,7 @@ func NTP(w io.Writer, v NTPView) error {
 		_, err := fmt.Fprintln(w, "NTP: off (there is no section services.ntp in the configuration)")
 		return err
 	case !v.Running || v.Observed == nil:
-		_, err := fmt.Fprintln(w, "NTP: not running; minne show services says why")
+		_, err := fmt.Fprintln(w, "NTP: not running; for the reason see minne show services")
 		return err
 	case v.Synchronised:
 		fmt.Fprintf(w, "NTP: ready, synchronised to %s; stratum %d, offset %s, frequency error %.3f ppm\n",

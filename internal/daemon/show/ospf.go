@@ -82,7 +82,7 @@ func OSPFDatabase(w io.Writer, v OSPFDatabaseView) error {
 	err := versions(w, v.Entries, func(l routing.OSPFLSA) int { return l.Version }, func(part []routing.OSPFLSA) error {
 		t := table{head: []string{"Scope", "Type", "Link ID", "ADV Router", ">Age", "Seq#", "Content"}}
 		for _, l := range part {
-			t.row(l.Scope, l.Type, l.ID, l.Router, fmt.Sprint(l.AgeSec), l.Sequence, orDash(l.Tells))
+			t.row(l.Scope, l.Type, l.ID, l.Router, fmt.Sprint(l.AgeSec), l.Sequence, orDash(l.Content))
 		}
 		return t.write(w)
 	})

@@ -39,8 +39,8 @@ var routingSamples = map[string]func(io.Writer) error{
 	},
 	"ospf-database": func(w io.Writer) error {
 		return OSPFDatabase(w, OSPFDatabaseView{Total: 3, Entries: []routing.OSPFLSA{
-			{Version: 2, Scope: "0.0.0.0", Type: "router", ID: "192.0.2.1", Router: "192.0.2.1", AgeSec: 17, Sequence: "80000003", Tells: "2 links"},
-			{Version: 3, Scope: "link core", Type: "intra-area-prefix", ID: "0.0.0.4", Router: "192.0.2.7", AgeSec: 1234, Sequence: "80000001", Tells: "2001:db8:1234:5678::/64"}}})
+			{Version: 2, Scope: "0.0.0.0", Type: "router", ID: "192.0.2.1", Router: "192.0.2.1", AgeSec: 17, Sequence: "80000003", Content: "2 links"},
+			{Version: 3, Scope: "link core", Type: "intra-area-prefix", ID: "0.0.0.4", Router: "192.0.2.7", AgeSec: 1234, Sequence: "80000001", Content: "2001:db8:1234:5678::/64"}}})
 	},
 	"bgp-summary": func(w io.Writer) error {
 		return BGPSummary(w, routing.BGPSummary{RouterID: "192.0.2.1", ASN: 64500, Tables: map[string]uint64{"ipv4": 901_899, "ipv6": 160_147}, Peers: []routing.BGPPeerStatus{

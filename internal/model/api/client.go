@@ -103,11 +103,11 @@ func decodeError(resp *http.Response, d *json.Decoder) error {
 func (c *Client) unreachable(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("%w (nobody listens on %s): start it with: systemctl start minne, or: minne daemon", ErrNoDaemon, c.socket)
+		return fmt.Errorf("%w (no process listens on %s): start it with: systemctl start minne, or: minne daemon", ErrNoDaemon, c.socket)
 	case errors.Is(err, syscall.EAGAIN):
 		return fmt.Errorf("too many wait for the daemon on %s: is it stopped? see: systemctl status minne", c.socket)
 	case errors.Is(err, syscall.EACCES):
-		return &Error{Kind: Denied, Message: fmt.Sprintf("no permission to speak to the daemon on %s: run it as root (sudo), or join the group %s to look", c.socket, Group)}
+		return &Error{Kind: Denied, Message: fmt.Sprintf("no permission to connect to the daemon on %s: run the command as root (sudo), or join the group %s for read access", c.socket, Group)}
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		return errors.New("the daemon ended before it answered; see its log, and minne revisions for what is in force")
 	}

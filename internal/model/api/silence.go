@@ -72,7 +72,7 @@ func (c *Client) silent(ctx context.Context) string {
 	if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return ""
 	}
-	return fmt.Sprintf("the daemon does not answer (%s): if nobody stopped it on purpose, see its log, and start it anew: systemctl restart minne", who)
+	return fmt.Sprintf("the daemon does not answer (%s): unless it was stopped on purpose, see its log and restart it: systemctl restart minne", who)
 }
 
 // stateOf is what the kernel says of a process, as a part of a sentence (proc_pid_stat(5)).

@@ -13,7 +13,7 @@ import (
 func Warnings(cfg *Config) []Problem {
 	c := newChecker(cfg)
 	if len(c.networks) == 0 && !c.leases() {
-		c.refuse("interfaces", "no interface has an address: nobody can reach this router", "", "")
+		c.refuse("interfaces", "no interface has an address: the router can't be reached", "", "")
 	}
 	for _, name := range sortedKeys(cfg.Interfaces) {
 		c.oddKind(name, cfg.Interfaces[name])

@@ -164,7 +164,7 @@ func (d Driver) Use() (Use, string) {
 	case !d.Redirect:
 		return None, "no redirect"
 	case d.Tags == Stripped:
-		return None, "strips VLAN tags and can't be told not to"
+		return None, "strips VLAN tags, and this can't be turned off"
 	case d.Transmit == Never:
 		return In, "does not transmit for XDP"
 	}

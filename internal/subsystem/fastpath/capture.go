@@ -116,7 +116,7 @@ func (f *FastPath) startCapture(filter CaptureFilter) (*capture, error) {
 	if ports == 0 {
 		c.close()
 		return nil, errors.New("no port runs the fast path: nothing to capture (use tcpdump for what the kernel forwards); " +
-			"minne show fast-path says why")
+			"for the reason see minne show fast-path")
 	}
 	f.capturing = c
 	return c, nil

@@ -19,7 +19,7 @@ import (
 type Step struct {
 	Stage  string `json:"stage"`
 	Passed bool   `json:"passed"`
-	Says   string `json:"says"`
+	Text   string `json:"text"`
 }
 
 // Explanation is what the fast path does with a packet, and why.

@@ -171,7 +171,7 @@ func disagreement(e Explanation, live lively) string {
 	}
 	for i, s := range e.Steps {
 		last := i == len(e.Steps)-1
-		if s.Says == "" || s.Passed != (!last || live.action == ActionRedirect) {
+		if s.Text == "" || s.Passed != (!last || live.action == ActionRedirect) {
 			return "step " + s.Stage + " does not fit the verdict"
 		}
 	}
@@ -203,8 +203,8 @@ func TestExplainWords(t *testing.T) {
 			t.Fatalf("%d steps, expected %d: %+v", len(e.Steps), len(c.want), e)
 		}
 		for i, s := range e.Steps {
-			if !strings.Contains(s.Says, c.want[i]) {
-				t.Errorf("%s says %q, expected %q", s.Stage, s.Says, c.want[i])
+			if !strings.Contains(s.Text, c.want[i]) {
+				t.Errorf("%s says %q, expected %q", s.Stage, s.Text, c.want[i])
 			}
 		}
 	}

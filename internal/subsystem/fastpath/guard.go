@@ -59,7 +59,7 @@ func (f *FastPath) putPeers() error {
 			continue
 		}
 		if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("making the guard forget a neighbour: %w", err)
+			return fmt.Errorf("removing a neighbour from the guard's table: %w", err)
 		}
 	}
 	f.peers = want

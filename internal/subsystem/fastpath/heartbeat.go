@@ -47,7 +47,7 @@ func (p *program) trustFor(d time.Duration) error {
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("loading the program that tells the fast path of the daemon: %w", explainLoad(err))
+		return fmt.Errorf("loading the program of the daemon's heartbeat: %w", explainLoad(err))
 	}
 	defer beat.Close()
 	if _, err := beat.Run(&ebpf.RunOptions{Data: make([]byte, 64)}); err != nil {

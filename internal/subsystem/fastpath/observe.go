@@ -189,7 +189,7 @@ func (f *FastPath) whyOff(name string, d DesiredPort) string {
 	case f.desired.Mode == "off":
 		return "fast-path mode is off"
 	case d.Judged && f.firewall.policy == nil:
-		return "the firewall is not told yet"
+		return "waiting for the firewall's rules"
 	case !d.FastPath:
 		return "fast-path is off for this interface"
 	case f.tables.indexOf(name) == 0:

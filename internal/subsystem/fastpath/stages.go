@@ -58,11 +58,11 @@ func (j *journey) steps() []Step {
 		}
 		s := Step{Stage: words.name, Passed: told == 1}
 		if s.Passed {
-			if s.Says = words.says(j); s.Says == "" {
+			if s.Text = words.says(j); s.Text == "" {
 				continue // a stage of a firewall that is not there
 			}
 		} else {
-			s.Says = j.refusal(stage, Reason(told-1))
+			s.Text = j.refusal(stage, Reason(told-1))
 		}
 		steps = append(steps, s)
 	}

@@ -103,7 +103,7 @@ func (f *FastPath) lookAt(p *port, own ebpf.ProgramID) (again bool) {
 	case on != p.ifindex && f.tables.links[p.ifindex] == nil:
 		return false // its device is gone, which is told
 	case on != p.ifindex:
-		f.told.Repaired(healthPort+p.name, "somebody has detached Minne's program; it is attached again")
+		f.told.Repaired(healthPort+p.name, "Minne's XDP program was detached by another process; it is attached again")
 		f.forget(p)
 		return true
 	case i.Program != own:
@@ -112,7 +112,7 @@ func (f *FastPath) lookAt(p *port, own ebpf.ProgramID) (again bool) {
 			f.forget(p)
 			return true
 		}
-		f.told.Repaired(healthPort+p.name, fmt.Sprintf("somebody has put program %d under Minne's link; Minne's own is back", i.Program))
+		f.told.Repaired(healthPort+p.name, fmt.Sprintf("XDP program %d had replaced Minne's; Minne's is back", i.Program))
 	}
 	return false
 }

@@ -61,7 +61,7 @@ func TestEndedFlowsStayInTheBook(t *testing.T) {
 	wantPackets(t, table, 2, 0, PathKernel)
 
 	s, err := table.Summarize(t.Context())
-	if err != nil || s.Sum.Packets != both(22) || s.Sum.FastPath != 44 || s.FastPath.Kept != 2 || s.FastPath.Forgotten != 0 {
+	if err != nil || s.Sum.Packets != both(22) || s.Sum.FastPath != 44 || s.FastPath.Kept != 2 || s.FastPath.LostTableFull != 0 {
 		t.Errorf("%+v %+v, %v", s.Sum, s.FastPath, err)
 	}
 

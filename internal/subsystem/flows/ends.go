@@ -64,7 +64,7 @@ func (e *Ends) Run(ctx context.Context) error {
 		case errors.Is(err, unix.ENOBUFS): // words were lost
 			continue
 		case err != nil:
-			return fmt.Errorf("hearing which connections end: %w", err)
+			return fmt.Errorf("listening for the end of connections: %w", err)
 		}
 		if keys := endedKeys(in[:n]); len(keys) > 0 {
 			e.carrier.EndConnections(keys)

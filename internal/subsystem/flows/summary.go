@@ -55,11 +55,11 @@ type StateCount struct {
 
 // FastPathSummary is the fast path's part.
 type FastPathSummary struct {
-	Connections int        `json:"connections"` // of the kernel's that it forwards
-	Without     int        `json:"without"`     // flows whose connection the kernel no longer has: they end by themselves
-	Kept        int        `json:"kept"`        // connections whose flows have ended and what these had counted is kept
-	Forgotten   uint64     `json:"forgotten"`   // flows that ended, and there was no room to keep what they had counted
-	Table       flow.Stats `json:"table"`
+	Connections   int        `json:"connections"`     // of the kernel's that it forwards
+	Without       int        `json:"without"`         // flows whose connection the kernel no longer has: they end by themselves
+	Kept          int        `json:"kept"`            // connections whose flows have ended and what these had counted is kept
+	LostTableFull uint64     `json:"lost_table_full"` // flows that ended, and there was no room to keep what they had counted
+	Table         flow.Stats `json:"table"`
 }
 
 // Summarize counts the connections.
@@ -90,7 +90,7 @@ func (t *Table) Summarize(ctx context.Context) (Summary, error) {
 	stats, ok, err := t.fast.FlowStats()
 	if ok {
 		s.FastPath = &FastPathSummary{Connections: b.repeated, Without: max(flows-b.repeated, 0), Table: stats}
-		s.FastPath.Kept, s.FastPath.Forgotten = t.ended.stats()
+		s.FastPath.Kept, s.FastPath.LostTableFull = t.ended.stats()
 	}
 	return s, err
 }

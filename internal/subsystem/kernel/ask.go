@@ -61,7 +61,7 @@ func (k *Kernel) Ask(q Question) (Opinion, error) {
 		return o, nil
 	}
 	if len(decided) == 0 {
-		o.Routing = "says nothing"
+		o.Routing = "gives no answer"
 		return o, nil
 	}
 	o.decide(decided[0], q.Destination)

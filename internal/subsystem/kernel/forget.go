@@ -40,7 +40,7 @@ func (k *Kernel) ForgetNeighbours(_ context.Context, family int, name string, ad
 		case err == nil:
 			forgotten++
 		case !errors.Is(err, unix.ENOENT): // it went by itself
-			return forgotten, fmt.Errorf("forget neighbour %s: %w", of, err)
+			return forgotten, fmt.Errorf("delete neighbour %s: %w", of, err)
 		}
 	}
 	return forgotten, nil

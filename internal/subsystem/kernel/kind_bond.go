@@ -16,7 +16,7 @@ import (
 var bond = linkKind{
 	name:    "bond",
 	title:   "bond",
-	lacking: "this kernel has no bonds, its module bonding is missing: modprobe bonding says why",
+	lacking: "this kernel has no bonds, its module bonding is missing; for the reason run modprobe bonding",
 	adopts:  true,
 
 	want: func(i *config.Interface) netlink.Link {

@@ -17,7 +17,7 @@ import (
 var bridge = linkKind{
 	name:    "bridge",
 	title:   "bridge",
-	lacking: "this kernel has no bridges, its module bridge is missing: modprobe bridge says why",
+	lacking: "this kernel has no bridges, its module bridge is missing; for the reason run modprobe bridge",
 	adopts:  true,
 
 	want: func(i *config.Interface) netlink.Link {

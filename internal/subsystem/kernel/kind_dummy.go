@@ -12,7 +12,7 @@ import (
 var dummy = linkKind{
 	name:    "dummy",
 	title:   "dummy interface",
-	lacking: "this kernel has no dummy interfaces, its module dummy is missing: modprobe dummy says why",
+	lacking: "this kernel has no dummy interfaces, its module dummy is missing; for the reason run modprobe dummy",
 
 	want:  func(*config.Interface) netlink.Link { return &netlink.Dummy{} },
 	same:  func(want, now netlink.Link) bool { return want.Attrs().Name == now.Attrs().Name },

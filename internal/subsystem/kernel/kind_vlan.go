@@ -17,7 +17,7 @@ var vlan = linkKind{
 	name:  "vlan",
 	title: "VLAN",
 	// The kernel loads the module by itself where there is one.
-	lacking: "this kernel has no VLANs, its module 8021q is missing: modprobe 8021q says why; on Debian it comes with the package of the kernel, but not with a kernel made for containers or another one than the modules of /lib/modules/$(uname -r)",
+	lacking: "this kernel has no VLANs, its module 8021q is missing; for the reason run modprobe 8021q; on Debian it comes with the package of the kernel, but not with a kernel made for containers or another one than the modules of /lib/modules/$(uname -r)",
 
 	want: func(i *config.Interface) netlink.Link {
 		yes, no := true, false

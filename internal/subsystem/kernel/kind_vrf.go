@@ -14,7 +14,7 @@ import (
 var vrf = linkKind{
 	name:    "vrf",
 	title:   "VRF",
-	lacking: "this kernel has no VRFs, its module vrf is missing: modprobe vrf says why",
+	lacking: "this kernel has no VRFs, its module vrf is missing; for the reason run modprobe vrf",
 	adopts:  true,
 
 	want: func(i *config.Interface) netlink.Link { return &netlink.Vrf{Table: uint32(i.VRF.Table)} },

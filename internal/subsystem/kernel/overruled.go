@@ -63,5 +63,5 @@ func overruled(wanted []DesiredRoute, added []rib.Route) string {
 	if len(found) == 0 {
 		return ""
 	}
-	return "not used, since somebody added a route that the kernel prefers: " + strings.Join(found, ", ") + "; see it: ip route show proto boot; remove it: ip route del PREFIX proto boot"
+	return "not used, because the kernel prefers a route that was added by hand: " + strings.Join(found, ", ") + "; see it: ip route show proto boot; remove it: ip route del PREFIX proto boot"
 }

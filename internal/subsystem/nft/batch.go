@@ -77,7 +77,7 @@ func (t talk) close() { _ = unix.Close(t.fd) }
 func (t talk) send(messages []byte) error {
 	if len(messages) > 100_000 { // as much as fits into a socket anyway
 		if err := unix.SetsockoptInt(t.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 2*len(messages)); err != nil {
-			return os.NewSyscallError("make room for a batch", err)
+			return os.NewSyscallError("enlarge the socket's buffer for a batch", err)
 		}
 	}
 	return os.NewSyscallError("send", unix.Sendto(t.fd, messages, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}))

@@ -38,7 +38,7 @@ type Touched struct {
 func (t *Transaction) By() string {
 	switch {
 	case t.Lost:
-		return "somebody"
+		return "an unknown process"
 	case t.Program == "":
 		return fmt.Sprintf("process %d", t.PID)
 	}

@@ -57,11 +57,11 @@ func Lower(p *policy.Policy) *filter.Policy {
 		return nil
 	}
 	if n := len(p.Zones) - 1; n > filter.MaxZones {
-		return &filter.Policy{Kernel: fmt.Sprintf("there are %d zones, the fast path knows %d", n, filter.MaxZones)}
+		return &filter.Policy{Kernel: fmt.Sprintf("there are %d zones; the fast path supports %d", n, filter.MaxZones)}
 	}
 	l := &lowering{p: p}
 	if !l.number() {
-		return &filter.Policy{Kernel: fmt.Sprintf("the zones are connected in %d different ways, the fast path knows %d", len(l.groups), room)}
+		return &filter.Policy{Kernel: fmt.Sprintf("the zone pairs have %d different policies; the fast path supports %d", len(l.groups), room)}
 	}
 	j := l.policy()
 	if err := j.Check(); err != nil {

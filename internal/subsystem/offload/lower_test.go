@@ -142,8 +142,8 @@ func TestBeyondTheFastPath(t *testing.T) {
 		name, want string
 		p          *policy.Policy
 	}{
-		{"zones", "there are 64 zones, the fast path knows 63", zoned(filter.MaxZones+1, noRules)},
-		{"ways", "the zones are connected in 400 different ways, the fast path knows 254", zoned(20, func(from, to int) []int { return bits(from*20 + to) })},
+		{"zones", "there are 64 zones; the fast path supports 63", zoned(filter.MaxZones+1, noRules)},
+		{"ways", "the zone pairs have 400 different policies; the fast path supports 254", zoned(20, func(from, to int) []int { return bits(from*20 + to) })},
 		{"counters", "16386 rules and defaults have counters", many},
 	} {
 		if j := offload.Lower(one.p); !strings.Contains(j.Kernel, one.want) || len(j.Rules) > 0 {

@@ -42,7 +42,7 @@ func (f Facts) refusals(force bool) (errs []error) {
 		return []error{fmt.Errorf("port %s is the loopback: nothing can be cabled to it", f.Name)}
 	}
 	if p := f.Program; p != nil {
-		errs = append(errs, fmt.Errorf("port %s carries %s of somebody else: take it off first (if it is a router's fast path, with minne fast-path off; else ip link set dev %s xdp off)", f.Name, p, f.Name))
+		errs = append(errs, fmt.Errorf("port %s carries %s, which is not the lab's: detach it first (a router's fast path with minne fast-path off, another program with ip link set dev %s xdp off)", f.Name, p, f.Name))
 	}
 	if f.XDP.Known && !f.XDP.Native && f.Kind != "" {
 		errs = append(errs, fmt.Errorf("port %s is a %s, not a network card: its driver runs no XDP program; expected the port that the cable is in", f.Name, f.Kind))

@@ -26,7 +26,7 @@ type XDP struct {
 // String returns what the driver can do in words.
 func (x XDP) String() string {
 	if !x.Known {
-		return "unknown (Linux 6.3 and later tell)"
+		return "unknown (needs Linux 6.3 or later)"
 	}
 	var words []string
 	for _, w := range []struct {

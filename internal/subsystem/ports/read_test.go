@@ -53,9 +53,9 @@ func TestFeaturesOfADriver(t *testing.T) {
 		{reply(0x7f), "native, redirect, transmit, zero copy"},
 		{reply(3), "native, redirect"},
 		{reply(0), "none: generic only"},
-		{nil, "unknown (Linux 6.3 and later tell)"},
-		{[]byte{1, 1, 0, 0}, "unknown (Linux 6.3 and later tell)"},
-		{reply(0x7f)[:20], "unknown (Linux 6.3 and later tell)"},
+		{nil, "unknown (needs Linux 6.3 or later)"},
+		{[]byte{1, 1, 0, 0}, "unknown (needs Linux 6.3 or later)"},
+		{reply(0x7f)[:20], "unknown (needs Linux 6.3 or later)"},
 	} {
 		if got := readFeatures(c.reply).String(); got != c.want {
 			t.Errorf("% x: %s, expected %s", c.reply, got, c.want)

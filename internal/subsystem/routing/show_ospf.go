@@ -235,8 +235,8 @@ type OSPFLSA struct {
 	ID       string `json:"id"`
 	Router   string `json:"router"` // who told it
 	AgeSec   int    `json:"age_seconds"`
-	Sequence string `json:"sequence"`        // hexadecimal
-	Tells    string `json:"tells,omitempty"` // a prefix, a neighbour, or how many links
+	Sequence string `json:"sequence"`          // hexadecimal
+	Content  string `json:"content,omitempty"` // a prefix, a neighbour, or how many links
 }
 
 // OSPFDatabase reads the database of both versions.
@@ -289,11 +289,11 @@ func (r *Routing) ospf2Database(ctx context.Context) ([]OSPFLSA, error) {
 				return out, fmt.Errorf("ospfd: show ip ospf database: %w", err)
 			}
 			for _, e := range entries {
-				tells := e.Summary + e.External
+				content := e.Summary + e.External
 				if kind.word == "router" {
-					tells = fmt.Sprintf("%d links", e.Links)
+					content = fmt.Sprintf("%d links", e.Links)
 				}
-				out = append(out, OSPFLSA{Version: 2, Scope: scope, Type: kind.word, ID: e.ID, Router: e.Router, AgeSec: e.Age, Sequence: e.Sequence, Tells: tells})
+				out = append(out, OSPFLSA{Version: 2, Scope: scope, Type: kind.word, ID: e.ID, Router: e.Router, AgeSec: e.Age, Sequence: e.Sequence, Content: content})
 			}
 		}
 	}
@@ -340,7 +340,7 @@ func (r *Routing) ospf3Database(ctx context.Context) ([]OSPFLSA, error) {
 				kind = e.Type
 			}
 			out = append(out, OSPFLSA{Version: 3, Scope: name, Type: kind, ID: e.ID, Router: e.Router, AgeSec: e.Age,
-				Sequence: strconv.FormatUint(uint64(e.Sequence), 16), Tells: e.Payload})
+				Sequence: strconv.FormatUint(uint64(e.Sequence), 16), Content: e.Payload})
 		}
 	}
 	return out, nil

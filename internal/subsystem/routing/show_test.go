@@ -59,7 +59,7 @@ func TestViews(t *testing.T) {
 
 	check("OSPF interfaces", must(l.router.OSPFInterfaces(ctx)), "{Version:2 Name:to-i Address:10.0.0.1/30 Area:0.0.0.0 Network:point-to-point State:Point-To-Point Cost:15 Priority:1 HelloMsec:1000 DeadSec:4 Passive:false Neighbors:1 Adjacent:1}",
 		"{Version:3 Name:to-i Address: Area:0.0.0.0 Network:point-to-point State:Point-To-Point Cost:15 Priority:1 HelloMsec:1000 DeadSec:4 Passive:false Neighbors:1 Adjacent:1}", "Area:0.0.0.5 Network:broadcast")
-	check("OSPF database", must(l.router.OSPFDatabase(ctx)), "{Version:2 Scope:0.0.0.0 Type:router ID:10.0.0.2 Router:10.0.0.2 ", "Tells:3 links", "Type:external ID:192.0.2.0 Router:192.0.2.1", "Scope:0.0.0.5 Type:nssa-external",
+	check("OSPF database", must(l.router.OSPFDatabase(ctx)), "{Version:2 Scope:0.0.0.0 Type:router ID:10.0.0.2 Router:10.0.0.2 ", "Content:3 links", "Type:external ID:192.0.2.0 Router:192.0.2.1", "Scope:0.0.0.5 Type:nssa-external",
 		"{Version:3 Scope:0.0.0.0 Type:intra-area-prefix ", "Scope:link to-i Type:link ")
 }
 

@@ -103,8 +103,8 @@ func TestEndedFlowsAreTold(t *testing.T) {
 	if ids := slices.Compact(slices.Sorted(maps.Values(ids))); len(ids) != 60 {
 		t.Errorf("%d ids of 60 flows", len(ids))
 	}
-	if s := b.stats(); s.Untold != 0 || s.Entries != 0 {
-		t.Errorf("%d untold, %d left", s.Untold, s.Entries)
+	if s := b.stats(); s.LostRingFull != 0 || s.Entries != 0 {
+		t.Errorf("%d untold, %d left", s.LostRingFull, s.Entries)
 	}
 }
 
@@ -136,8 +136,8 @@ func TestFullRingIsCounted(t *testing.T) {
 	b.all(workDelete, 0, flows/2, 0)
 	records := b.listen(ring, heard)
 	s := b.stats()
-	if records < flows/4 || s.Untold == 0 || records+int(s.Untold) != int(s.Active) {
-		t.Errorf("%d flows ended, %d records, %d untold", s.Active, records, s.Untold)
+	if records < flows/4 || s.LostRingFull == 0 || records+int(s.LostRingFull) != int(s.Active) {
+		t.Errorf("%d flows ended, %d records, %d untold", s.Active, records, s.LostRingFull)
 	}
 }
 
@@ -237,6 +237,6 @@ func newAndEnd(b *testing.B, flows, batch int, tells bool) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.ReportMetric(100*float64(flow.Sum(counts).Untold)/all, "untold-%")
+		b.ReportMetric(100*float64(flow.Sum(counts).LostRingFull)/all, "untold-%")
 	}
 }

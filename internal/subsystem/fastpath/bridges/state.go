@@ -146,7 +146,7 @@ func decodeBridge(data []byte) *Bridge {
 			b.Protocol = binary.BigEndian.Uint16(pad(value, 2))
 		case unix.IFLA_BR_AGEING_TIME: // in hundredths of a second
 			if time := number(value); time < shortestMemory {
-				b.Kernel = fmt.Sprintf("the bridge forgets stations after %d.%02d s", time/100, time%100)
+				b.Kernel = fmt.Sprintf("the bridge's ageing time is only %d.%02d s", time/100, time%100)
 			}
 		case unix.IFLA_BR_MULTI_BOOLOPT:
 			if number(value)&optionMST != 0 {

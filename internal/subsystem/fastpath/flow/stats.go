@@ -6,17 +6,17 @@ import "sync/atomic"
 
 // Counts are what happened in the program on one CPU: struct flow_counts, the value of the map flow_counts.
 type Counts struct {
-	Hits     uint64 `json:"hits"`
-	Misses   uint64 `json:"misses"` // among them stale
-	Stale    uint64 `json:"stale"`  // found, but made before the last commit
-	Inserts  uint64 `json:"inserts"`
-	Replaced uint64 `json:"replaced"` // an insert found another flow with its key
-	Active   uint64 `json:"collected_active"`
-	Full     uint64 `json:"full"`    // refused: no free flow
-	Unfair   uint64 `json:"unfair"`  // refused: nearly full, and the source has more than its share
-	Crowded  uint64 `json:"crowded"` // refused: all buckets of the key are full
-	Raced    uint64 `json:"raced"`   // withdrawn: another CPU made the same flow
-	Untold   uint64 `json:"untold"`  // ended, and what they had counted found no place in the ring
+	Hits         uint64 `json:"hits"`
+	Misses       uint64 `json:"misses"` // among them stale
+	Stale        uint64 `json:"stale"`  // found, but made before the last commit
+	Inserts      uint64 `json:"inserts"`
+	Replaced     uint64 `json:"replaced"` // an insert found another flow with its key
+	Active       uint64 `json:"collected_active"`
+	Full         uint64 `json:"full"`           // refused: no free flow
+	Unfair       uint64 `json:"unfair"`         // refused: nearly full, and the source has more than its share
+	Crowded      uint64 `json:"crowded"`        // refused: all buckets of the key are full
+	Raced        uint64 `json:"raced"`          // withdrawn: another CPU made the same flow
+	LostRingFull uint64 `json:"lost_ring_full"` // ended, and what they had counted found no place in the ring
 }
 
 // Sum adds the counts of all CPUs.
@@ -32,7 +32,7 @@ func Sum(cpus []Counts) (c Counts) {
 		c.Unfair += o.Unfair
 		c.Crowded += o.Crowded
 		c.Raced += o.Raced
-		c.Untold += o.Untold
+		c.LostRingFull += o.LostRingFull
 	}
 	return c
 }

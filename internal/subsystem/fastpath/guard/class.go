@@ -98,7 +98,7 @@ var classes = [Classes]class{
 	UDP: {name: "udp", text: "UDP to open ports of the router (DNS, NTP, WireGuard)",
 		hint:   "a flood against a service of the router; if the service is only busy, raise fast-path.guard.udp",
 		budget: Budget{20_000, 5_000}, limit: func(g *config.Guard) *config.GuardLimit { return g.UDP }},
-	UDPClosed: {name: "udp-closed", text: "UDP to ports of the router where nobody listens",
+	UDPClosed: {name: "udp-closed", text: "UDP to closed ports of the router",
 		hint:   "a flood or port scan against the router",
 		budget: Budget{500, 50}, limit: func(g *config.Guard) *config.GuardLimit { return g.UDPClosed }},
 	ICMP: {name: "icmp", text: "ICMP to the router",

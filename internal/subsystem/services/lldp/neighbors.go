@@ -160,7 +160,7 @@ func table(o Observed) service.Table {
 	case !o.On:
 		t.Empty = "LLDP: off (there is no section services.lldp in the configuration)"
 	case !o.Running:
-		t.Empty = "LLDP: not running; minne show services says why"
+		t.Empty = "LLDP: not running; for the reason see minne show services"
 	}
 	for _, n := range o.Neighbors {
 		system := n.System

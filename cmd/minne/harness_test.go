@@ -237,7 +237,11 @@ func (b *box) end(signal syscall.Signal) {
 // takeDown leaves nothing of the router.
 func (b *box) takeDown() {
 	if b.daemon != nil {
-		b.end(syscall.SIGKILL)
+		how := syscall.SIGKILL
+		if b.t.Failed() {
+			how = syscall.SIGQUIT // its goroutines are in the log then
+		}
+		b.end(how)
 	}
 	if out, err := b.command("stop", "--all", "--netns", b.netns).CombinedOutput(); err != nil {
 		b.t.Errorf("stop --all: %v\n%s", err, out)

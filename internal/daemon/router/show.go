@@ -248,6 +248,12 @@ func readDrops(ctx context.Context, d *Daemon, q DropsQuestion) (v show.DropsVie
 	if err != nil {
 		return v, err
 	}
+	// The counts are those of now: a sample may be a second old.
+	now, err := d.sampler.take(ctx)
+	if err != nil {
+		return v, err
+	}
+	samples = append(samples, sample[counters]{time.Now(), now})
 	last := samples[len(samples)-1]
 	earlier := map[string]uint64{}
 	var seconds float64

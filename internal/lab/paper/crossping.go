@@ -34,9 +34,9 @@ var crossPing = Preset{
 	Source:    "The Linux router, section \"Bandwidth Measurement\", third configuration (LRP 2.9.8 on Pentiums of 133 to 733 MHz, Linux 2.2, 100 Mbit/s)",
 	QuickTime: "1 min", Time: "4 min",
 	Comparable: "the loss in percent: the router's bandwidth with two flow pairs against that with one, on the same router in the same minute. " +
-		"It is measured only if it exceeds the noise that stands beside it.",
+		"It counts as measured only if it exceeds the noise in the next column.",
 	Not: "the bandwidth, which in the article was that of 100 Mbit/s Ethernet or of a Pentium, of transfers between hosts at either end. There the second pair had ports of its own " +
-		"(four cards in the router); here both pairs cross the same two ports and one processor, and the generator offers all it can. The article does not say on which of its computers the loss was seen, nor how often.",
+		"(four cards in the router); here both pairs cross the same two ports and one processor, and the generator offers all it can. The article does not name the computer on which the loss was seen, nor how often.",
 	rows: each(
 		said(pairBits, "Mbit/s", "51 (Pentium 133), 82 (Pentium 200), 90 (the medium's limit)"),
 		said(crossedBy, "%", "1–2"),
@@ -53,7 +53,7 @@ const (
 
 func runCrossPing(ctx context.Context, e *experiment) error {
 	for _, d := range routers {
-		p, err := e.plan([]device.Spec{d}, one(words(onePair)), measure.Method{Name: "one flow pair and two by turns", Run: func(ctx context.Context, t *measure.Target) error {
+		p, err := e.plan([]device.Spec{d}, one(words(onePair)), measure.Method{Name: "one flow pair and two, alternating", Run: func(ctx context.Context, t *measure.Target) error {
 			return e.cross(ctx, d, t)
 		}})
 		if err == nil {

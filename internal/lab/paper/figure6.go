@@ -32,7 +32,7 @@ func otherSize(size int) string { return fmt.Sprintf("packet rate, %d B", size) 
 
 var figure6 = Preset{
 	Name:      "figure6",
-	Short:     "rate against frame size beside the theoretical line: 223 kpps of small packets, 1,860 Mbit/s",
+	Short:     "rate against frame size, with the theoretical line rate: 223 kpps of small packets, 1,860 Mbit/s",
 	Source:    "On the Design of Affordable and Green High-Performance Routers for Community Networks, section 3.1: table 2, figure 6",
 	QuickTime: "1 min", Time: "5 min",
 	Comparable: "the shape: one packet rate for all small frames, where the processor is the limit, and above some size the line rate, " +
@@ -40,7 +40,7 @@ var figure6 = Preset{
 	Not: "the rates themselves. The paper's router was a fan-less Intel Atom board of 2009 with two gigabit ports of an Intel 82576, " +
 		"between two other computers. Here generator, router and sink share one machine, each with a processor of its own at best, and the ports are veth pairs, " +
 		"which have no line rate: so the right half of the figure, where the paper's router reached the wire, has no counterpart. " +
-		"The paper does not say at which size its 1,860 Mbit/s was reached; 2,650 is its calculation and was not measured.",
+		"The paper does not give the size at which its 1,860 Mbit/s was reached; 2,650 is its calculation and was not measured.",
 	rows: each(figure6Rows()...),
 	run:  runFigure6,
 }

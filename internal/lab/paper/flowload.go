@@ -34,7 +34,7 @@ var flowLoad = Preset{
 	Short:     "2048@30 on one processor and on all: about 900 kpps on one, less with four",
 	Source:    "Open Source Router @ 10g, slides \"Routing performance comparison using one CPU\" and \"MultiQ vs no MultiQ 2048@30\" (Opteron 2222, Intel 10 Gbit/s cards)",
 	QuickTime: "1 min", Time: "4 min",
-	Comparable: "whether more processors forward more: the slides' router lost by them, with one transmit queue whose lock all processors wanted. And how much slower many short flows are than one, " +
+	Comparable: "whether more processors forward more: the slides' router lost by them, with one transmit queue whose lock all processors contended for. And how much slower many short flows are than one, " +
 		"on the same router.",
 	Not: "the rates: about 900 kpps was the packet budget of an Opteron of 2007 with a card; here it is veth ports. Flow load then meant misses of the route cache, \"forcing hash and fib lookups\"; today's kernel looks every packet up. " +
 		"On all processors each has queues of its own, and sends, routes and receives in turn (a closed loop): what they forward is compared with the same loop on one, and with nothing else here.",

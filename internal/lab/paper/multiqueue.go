@@ -48,8 +48,8 @@ var multiQueue = Preset{
 		"fair account of what 18 years of hardware and software come to, all of it together.",
 	Not: "the rates as such: the slide's router had two cores with a receive and a transmit queue of a 10 Gbit/s card each; here the router has one processor, and veth ports without " +
 		"line rate. The slide's two rates contradict each other for its own mix (mean 622.8 B: 960 kpps would be 4.8 Gbit/s), so at most one of them is comparable. New flows are not what they were: " +
-		"then only they were looked up in the table, now every packet is. How many flows there were at a time is not said; here 2,048. The table is a part of today's drawn by lot. " +
-		"Sizes count the FCS here; the slide does not say.",
+		"then only they were looked up in the table, now every packet is. The number of concurrent flows is not given; here 2,048. The table is a part of today's drawn by lot. " +
+		"Sizes count the FCS here; the slide does not specify that.",
 	rows: each(
 		number(mixPackets, "kpps", 960), number(mixBits, "Gbit/s", 6.2), number(newFlows, "per second", 31000),
 		number(tableSize, "IPv4 routes", 271064), number(processors, "", 2),

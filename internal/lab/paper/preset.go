@@ -197,7 +197,7 @@ func scaled(rates []float64, factor float64) result.Interval {
 func verdict(c result.Comparison) string {
 	const least = 6
 	if c.Rounds < least {
-		return fmt.Sprintf("too few rounds to tell: %d, expected %d or more", c.Rounds, least)
+		return fmt.Sprintf("too few rounds for a verdict: %d, expected %d or more", c.Rounds, least)
 	}
 	return string(statistics.Judge(c.Ratio, c.SameSame))
 }

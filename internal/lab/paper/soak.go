@@ -35,7 +35,7 @@ var soak = Preset{
 	Comparable: "whether the rate stays what it was, and whether the router hangs: the generator offers all it can the whole time, as pktgen did. " +
 		"What the router can't forward of that is lost all along, then as now, and is no sign of trouble.",
 	Not: "a shorter time with 24 hours: what grows slowly is found only by a long run, so give it the day. Heat, power and cards are not tested by namespaces. " +
-		"The paper does not say how its traffic looked; here one flow of 64 B each way.",
+		"The paper does not describe its traffic; here one flow of 64 B in each direction.",
 	rows: []result.PaperRow{
 		number(of(soaked, soakHours), "h", 24),
 		said(of(soaked, soakRate), "kpps", "full speed"),

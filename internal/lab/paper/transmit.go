@@ -30,8 +30,8 @@ var transmit = Preset{
 	Source:    "Open Source Router @ 10g, slides \"TX performance\" (four 10 Gbit/s interfaces, two dual-core Opteron 2222)",
 	QuickTime: "30 s", Time: "2 min",
 	Comparable: "how the rate grows from one sender to several, if the slides' four ports, which had equal shares, would each have sent as much alone; that the slides don't say.",
-	Not: "the rates as such: pktgen wrote frames once and had cards fetch them from memory, over a bus that was the limit; the lab's generator writes the headers of every frame anew, with its number and checksum, and " +
-		"gives it to a veth port, which has no bus and no line rate. \"All processors\" sends, receives and counts on each of them, so that is less than sending alone. Sizes count the FCS here; the slides don't say.",
+	Not: "the rates as such: pktgen wrote frames once and had cards fetch them from memory, over a bus that was the limit; the lab's generator writes the headers of every frame again, with its number and checksum, and " +
+		"gives it to a veth port, which has no bus and no line rate. \"All processors\" sends, receives and counts on each of them, so that is less than sending alone. Sizes count the FCS here; the slides do not specify that.",
 	rows: []result.PaperRow{
 		number(tx64All, "Mpps", 10), number(tx1500All, "Gbit/s", 25.8),
 		said(tx64Port, "Mpps", "10 on four ports, fairly distributed"), said(tx1500Port, "Gbit/s", "25.8 on four ports, fairly distributed"),

@@ -9,9 +9,9 @@ flows=N@LEN           the same, and each flow is replaced by a new one after LEN
 rdos                  every packet to another random destination
 rdos=5tuple           every packet with another source, destination and ports
 ports=rfc4814         one source and destination, every packet with other ports (RFC 4814 section 4.5);
-                      beside flows=N or rdos: that pattern with such ports
+                      with flows=N or rdos: that pattern with such ports
 pcap=FILE             the frames of a capture, with rewritten MACs
-timing=own            … at the capture's own pace (timing=rate, the default: at the rate asked for)
+timing=own            … at the capture's own pace (timing=rate, the default: at the requested rate)
 syn                   TCP SYN segments instead of UDP
 bidirectional         both ways at once, packet by packet
 size=N                frames of N bytes with FCS, 64 to 1518 (the default is 64)

@@ -103,7 +103,7 @@ func split(text string) (words []word, err error) {
 				w.value, _ = strconv.Unquote(literal) // a quoted prefix can be unquoted
 				w.quoted = true
 				if end = begin + len(literal); end < len(text) && strings.IndexByte(" \t\r\n", text[end]) < 0 {
-					return nil, &Error{Text: text, Column: utf8.RuneCountInString(text[:end]), Width: 1, Message: "something stands right behind a quote", Expected: "a space"}
+					return nil, &Error{Text: text, Column: utf8.RuneCountInString(text[:end]), Width: 1, Message: "text follows directly after a quote", Expected: "a space"}
 				}
 			}
 		}
@@ -176,7 +176,7 @@ func (p *parser) take(w word) error {
 	}
 	if before, twice := p.said[k.about]; twice {
 		if before.key == w.key {
-			return p.at(w, fmt.Sprintf("%s is said twice", w.key), "each word once")
+			return p.at(w, fmt.Sprintf("%s is given twice", w.key), "each option once")
 		}
 		return p.at(w, fmt.Sprintf("%q and %q can't go together", before.text, w.text), "one of them")
 	}
@@ -202,7 +202,7 @@ func (p *parser) unknown(w word) error {
 		nearest = keywords[nearest].example
 	}
 	return &Error{Text: p.text, Column: w.column, Width: w.width, Nearest: nearest,
-		Message: fmt.Sprintf("unknown word %q", w.text), Expected: strings.Join(examples, ", ")}
+		Message: fmt.Sprintf("unknown option %q", w.text), Expected: strings.Join(examples, ", ")}
 }
 
 // at returns an error about a whole word.
@@ -237,11 +237,11 @@ func (p *parser) settle() error {
 		return nil
 	}
 	if w, said := p.said["timing"]; said {
-		return p.at(w, "timing is of captures", "pcap=FILE beside it")
+		return p.at(w, "timing is of captures", "pcap=FILE as well")
 	}
 	if w, said := p.said["ports"]; said && p.pattern.RFC4814 {
 		if shape, said := p.said["shape"]; said && p.pattern.Shape == OneFlow {
-			return p.at(w, fmt.Sprintf("with random ports in every packet there is more than %s", shape.text), "ports=rfc4814 alone, or beside flows=N or rdos")
+			return p.at(w, fmt.Sprintf("with random ports in every packet there is more than %s", shape.text), "ports=rfc4814 alone, or with flows=N or rdos")
 		} else if !said {
 			p.pattern.Shape = RandomPorts
 		} else if p.pattern.Shape == RandomTuple {
@@ -252,7 +252,7 @@ func (p *parser) settle() error {
 		p.pattern.Draw = InTable
 	}
 	if w, said := p.said["draw"]; said && p.pattern.Table == "" && p.pattern.Draw != Uniform {
-		return p.at(w, "there is no table to draw from", "table=FILE or table=full beside it")
+		return p.at(w, "there is no table to draw from", "table=FILE or table=full as well")
 	}
 	return p.settleLap()
 }
@@ -395,7 +395,7 @@ func setFamily(p *Pattern, w word) error {
 		case to == nil:
 			return &fault{at: at, width: len(part), message: fmt.Sprintf("%q is no IP version", name), nearest: config.Nearest(name, []string{"ipv4", "ipv6", "both"})}
 		case !weighted || *to != 0 || !ok || n == 0:
-			return &fault{at: at, width: len(part), message: fmt.Sprintf("%q does not say the share of %s", part, name), expected: "each version once with a share from 1 to 1000: ipv4:70,ipv6:30"}
+			return &fault{at: at, width: len(part), message: fmt.Sprintf("%q lacks the share of %s", part, name), expected: "each version once with a share from 1 to 1000: ipv4:70,ipv6:30"}
 		}
 		*to = n
 		at += len(part) + 1

@@ -98,15 +98,15 @@ func TestOptions(t *testing.T) {
 	if p, err = (Options{}).Parse(); err != nil || p.String() != "one-flow size=64" {
 		t.Errorf("no options are %q, %v", p, err)
 	}
-	if _, err = (Options{Traffic: "size=64", Size: "128"}).Parse(); err == nil || !strings.Contains(err.Error(), "size is said twice") {
-		t.Errorf("error %v, expected that the size is said twice", err)
+	if _, err = (Options{Traffic: "size=64", Size: "128"}).Parse(); err == nil || !strings.Contains(err.Error(), "size is given twice") {
+		t.Errorf("error %v, expected that the size is given twice", err)
 	}
 }
 
 // TestErrors holds, for every mistake, what the operator reads and which part of the text is marked.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct{ text, marked, want string }{
-		{"flow=10", "flow=10", `unknown word "flow=10"; did you mean "flows=10"?`},
+		{"flow=10", "flow=10", `unknown option "flow=10"; did you mean "flows=10"?`},
 		{"size=64 rdso", "rdso", `did you mean "rdos"?`},
 		{"nonsense", "nonsense", "expected imix, ipv4"},
 		{"flows=x", "x", `"x" is no number of flows: expected 1 to`},
@@ -118,7 +118,7 @@ func TestErrors(t *testing.T) {
 		{"flows=100000@100", "flows=100000@100", "the flows' lives take 10000000 packets"},
 		{"flows=600000 bidirectional", "flows=600000", "in each direction"},
 		{"flows=1@5 family=both", "one flow", "both IP versions"},
-		{"flows=2 flows=3", "flows=3", "flows is said twice"},
+		{"flows=2 flows=3", "flows=3", "flows is given twice"},
 		{"flows=2 rdos", "rdos", `"flows=2" and "rdos" can't go together: expected one of them`},
 		{"syn udp", "udp", "can't go together"},
 		{"rdos=5tupel", "rdos=5tupel", `did you mean "5tuple"?`},
@@ -136,9 +136,9 @@ func TestErrors(t *testing.T) {
 		{"size=64:999,65:998", "size=64:999,65:998", "weights add up to 1997"},
 		{"size=genome:aax", "x", "is no letter of a genome"},
 		{"size=genome:aahg", "h", "longer than 1518 bytes"},
-		{"size=genome:aA", "A", "size A is not said"},
+		{"size=genome:aA", "A", "size A is not given"},
 		{"size=genome:aA,A=9", "9", "frames of 9 bytes"},
-		{"size=genome:aA,Ab=90", "Ab=90", "does not say a letter's size"},
+		{"size=genome:aA,Ab=90", "Ab=90", "lacks the size of a letter"},
 		{"size=genome:a5", "5", "no letter behind it"},
 		{"size=genome:0a", "0", "no number of frames"},
 		{"size=genome:5000a", "5000", "no number of frames"},
@@ -155,9 +155,9 @@ func TestErrors(t *testing.T) {
 		{"pcap=x size=64", "size=64", "no meaning for a capture"},
 		{"pcap=x timing=mine", "timing=mine", "own or rate"},
 		{`table="x`, `"`, "not closed"},
-		{`table="x"y`, "y", "behind a quote"},
-		{"größe=64 sise=64", "größe=64", "unknown word"},
-		{"seed=1 ähm", "ähm", "unknown word"},
+		{`table="x"y`, "y", "after a quote"},
+		{"größe=64 sise=64", "größe=64", "unknown option"},
+		{"seed=1 ähm", "ähm", "unknown option"},
 	} {
 		_, err := Parse(c.text)
 		if err == nil {

@@ -200,7 +200,7 @@ func geneTrouble(letter rune) string {
 	case strings.ContainsRune("hij", letter):
 		return fmt.Sprintf("frames of size %c are longer than 1518 bytes", letter)
 	case letter >= 'A' && letter <= 'Z':
-		return fmt.Sprintf("size %c is not said", letter)
+		return fmt.Sprintf("size %c is not given", letter)
 	}
 	return fmt.Sprintf("%q is no letter of a genome", letter)
 }
@@ -214,7 +214,7 @@ func parseCustom(text string, at int) (map[rune]int, error) {
 	for part := range strings.SplitSeq(text, ",") {
 		letter, size, ok := strings.Cut(part, "=")
 		if !ok || len(letter) != 1 || letter[0] < 'A' || letter[0] > 'Z' || sizes[rune(letter[0])] != 0 {
-			return nil, &fault{at: at, width: len(part), message: fmt.Sprintf("%q does not say a letter's size", part), expected: "an upper-case letter, each once, with its size: A=576"}
+			return nil, &fault{at: at, width: len(part), message: fmt.Sprintf("%q lacks the size of a letter", part), expected: "an upper-case letter, each once, with its size: A=576"}
 		}
 		n, err := parseSize(size, at+2)
 		if err != nil {

@@ -178,7 +178,7 @@ func (b *builder) filters(d Data) error {
 	}
 	members, family, left := single(list)
 	if left > 0 {
-		b.note("%s: %s of %s entries are not asked for: a filter holds single addresses of one family, here of IPv%d.", d.Blocklist, grouped(left), grouped(len(list)), family)
+		b.note("%s: %s of %s entries are not looked up: a filter holds single addresses of one family, here of IPv%d.", d.Blocklist, grouped(left), grouped(len(list)), family)
 	}
 	if len(members) == 0 {
 		return fmt.Errorf("%s: only networks in it: expected single addresses, which a Bloom filter can hold", d.Blocklist)

@@ -58,7 +58,7 @@ func (c *cycles) gigahertz() (float64, error) {
 		n[i] = binary.NativeEndian.Uint64(b[:])
 	}
 	if n[0] == 0 || n[1] == 0 {
-		return 0, errors.New("not measurable here: the cycle counter stands still")
+		return 0, errors.New("not measurable here: the cycle counter does not advance")
 	}
 	return float64(n[0]) / float64(n[1]), nil
 }

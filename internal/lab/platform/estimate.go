@@ -100,11 +100,11 @@ func (e *Estimate) words(driver float64) string {
 	}
 	text := fmt.Sprintf("One core routes about %s of 64-byte packets (%s) with a table of %s routes%s, limited most by %s. "+
 		"A packet takes %.0f ns: program %.0f, waiting for the table %.0f, rules %.0f (measured); driver %.0f (assumed: %d cycles with XDP in the driver, %s). "+
-		"With a driver that knows no XDP (assumed: %d cycles) it is about %s.",
+		"With a driver without XDP (assumed: %d cycles) it is about %s.",
 		millions(e.Native), gigabits(e.Native*frameBits), grouped(p.Routes), rules, e.Limit,
 		1e9/e.Native, p.Program, p.Random, p.Rules, driver, NativeDriver, p.Clock, GenericDriver, millions(e.Generic))
 	if len(e.Checks) == 0 {
-		return text + " How far off such a sum is on this machine tells --check-estimate."
+		return text + " To check this sum on this machine use --check-estimate."
 	}
 	worst := 0.0
 	for _, c := range e.Checks {
@@ -148,7 +148,7 @@ func (r *Result) clock() (ghz float64, from string) {
 	case r.Clock.GHz > 0:
 		return r.Clock.GHz, fmt.Sprintf("%.2f GHz counted", r.Clock.GHz)
 	case mhz > 0:
-		return mhz / 1e3, fmt.Sprintf("%.2f GHz as the kernel says", mhz/1e3)
+		return mhz / 1e3, fmt.Sprintf("%.2f GHz as the kernel reports", mhz/1e3)
 	}
 	return usualGHz, fmt.Sprintf("%d GHz assumed", usualGHz)
 }

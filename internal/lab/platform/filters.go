@@ -99,7 +99,7 @@ func (b *builder) filterSets(f filter, members, strangers [][]byte) (sets []*set
 		if s.origin == dataset.Random {
 			falsePositives = float64(found) / float64(len(keys))
 		} else if found != len(keys) {
-			return nil, 0, fmt.Errorf("a Bloom filter does not know %d of its %d keys", len(keys)-found, len(keys))
+			return nil, 0, fmt.Errorf("a Bloom filter does not find %d of its %d keys", len(keys)-found, len(keys))
 		}
 		content, err := dataset.Keys(s.origin, keys)
 		if err != nil {

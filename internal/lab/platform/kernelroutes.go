@@ -52,7 +52,7 @@ func (b *builder) kernelRoutes(f lpm.Family, routes []lpm.Route, holds string, s
 			in.Close()
 			return nil, err
 		}
-		b.result.Tables = append(b.result.Tables, Table{Algorithm: KernelFIB, Holds: holds, BuildMs: time.Since(begin).Seconds() * 1e3, Detail: "the kernel does not tell its memory"})
+		b.result.Tables = append(b.result.Tables, Table{Algorithm: KernelFIB, Holds: holds, BuildMs: time.Since(begin).Seconds() * 1e3, Detail: "the kernel does not report its memory"})
 		return &kernelContender{c, in}, nil
 	}
 	b.workloads = append(b.workloads, w)

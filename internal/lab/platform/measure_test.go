@@ -97,7 +97,7 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("noise %+v: expected one of each place", r.Noise)
 	}
 	notes := strings.Join(r.Notes, "\n")
-	for _, want := range []string{"patterns:4: column", "2 of 4 entries are not asked for"} {
+	for _, want := range []string{"patterns:4: column", "2 of 4 entries are not looked up"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("notes lack %q:\n%s", want, notes)
 		}

@@ -114,7 +114,7 @@ func (r *Result) platform(names map[string]int) Platform {
 // Document is the table as a report.
 func (m *Merged) Document(pictures bool) *report.Document {
 	d := &report.Document{Title: fmt.Sprintf("%d platforms", len(m.Platforms)), Notes: m.Notes}
-	d.Sections = append(d.Sections, report.Section{ID: "platforms", Title: "Platforms", Method: "What the machines say of themselves.", Tables: []report.Table{m.platforms()}})
+	d.Sections = append(d.Sections, report.Section{ID: "platforms", Title: "Platforms", Method: "What the machines report about themselves.", Tables: []report.Table{m.platforms()}})
 	for _, f := range families {
 		s := report.Section{ID: f.id, Title: f.title, Method: f.method}
 		for _, where := range []string{Native, EBPF} {

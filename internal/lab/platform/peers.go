@@ -80,7 +80,7 @@ func (b *builder) patternsForPeers(patterns []automaton.Pattern, found [][]int, 
 			return nil, err
 		}
 		if len(refused) > 0 {
-			b.note("%v does not know %s of %s: it searches for the others.", p, counted(len(refused), "pattern"), holds)
+			b.note("%v does not support %s of %s; it searches for the others.", p, counted(len(refused), "pattern"), holds)
 			if err := write(refused); err != nil {
 				return nil, err
 			}
@@ -168,7 +168,7 @@ func (m *measurement) loadPeer(ctx context.Context, p peers.Peer, in peerInput, 
 			return &wrongAnswer{Other, w.name(), s.name, got.Checksum, s.checksum}
 		}
 		if p.Task == peers.Filter && s.origin == dataset.InTable && int(got.Sum) != got.Count {
-			return fmt.Errorf("%s knows %d of its %d keys", w.name(), got.Sum, got.Count)
+			return fmt.Errorf("%s finds %d of its %d keys", w.name(), got.Sum, got.Count)
 		}
 		if p.Task == peers.Filter && s.origin == dataset.Random {
 			w.detail = fmt.Sprintf("%.3f %% false positives", 100*float64(got.Sum)/float64(got.Count))

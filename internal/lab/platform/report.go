@@ -19,7 +19,7 @@ var families = []struct {
 	algorithms        []string
 }{
 	{"routes", "Longest prefix match", "Nanoseconds to find the next hop of an address. Random: public IPv4 addresses and IPv6 addresses of 2000::/3; in table: inside the table's prefixes. " +
-		"All: about a million addresses one after the other, whose way through the table is larger than caches; hot: the same 2,048 again and again. Dependent: each address is only known when the last answer is, as a chain; independent: as packets are.",
+		"All: about a million addresses one after the other, whose lookups touch more memory than the caches hold; hot: the same 2,048 again and again. Dependent: each address follows from the previous answer, as a chain; independent: the addresses are known beforehand, as those of packets are.",
 		routeAlgorithms},
 	{"filters", "Bloom filters", "Nanoseconds to find out whether a key is in a set. Random: keys that are not in it; in table: those that are. Update: a key is added and taken back.",
 		[]string{BloomFilter, BlockedBloom, CountingBloom}},

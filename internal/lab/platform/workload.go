@@ -11,7 +11,7 @@ import (
 	"minne/internal/lab/algo/dataset"
 )
 
-// hotKeys are the keys that are asked for again and again when what they need shall be in the caches.
+// hotKeys are the keys that are looked up repeatedly when what they need shall be in the caches.
 const hotKeys = 2048
 
 // workload is a table and what it is asked.

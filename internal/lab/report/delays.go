@@ -54,14 +54,14 @@ func lossFigures(all []result.LossCurve) (out []figure) {
 			p.series = append(p.series, line)
 		}
 		p.description = describe(p.series, " "+u.name, "loss ratio")
-		out = append(out, figure{Title: p.title, Caption: "Logarithmic; trials without loss stand at the bottom.", Pictures: []template.HTML{p.draw()}})
+		out = append(out, figure{Title: p.title, Caption: "Logarithmic; trials without loss are at the bottom.", Pictures: []template.HTML{p.draw()}})
 	}
 	return out
 }
 
 func latencySection(r *result.Result, draw bool) section {
 	s := section{ID: "latency", Title: "Latency",
-		Method: "Time from sending to receiving a frame, of every frame, at shares of the PDR (RFC 2544 section 26.2, percentiles as RFC 8219 section 7.2). The figures contain the tester's own share, which stands beside them as bias."}
+		Method: "Time from sending to receiving a frame, of every frame, at shares of the PDR (RFC 2544 section 26.2, percentiles as RFC 8219 section 7.2). The figures contain the tester's own share, which the column bias shows."}
 	if len(r.Latency) == 0 {
 		return s
 	}
@@ -190,7 +190,7 @@ func recoverySection(r *result.Result, draw bool) section {
 }
 
 func responsivenessSection(r *result.Result, draw bool) section {
-	s := section{ID: "responsiveness", Title: "Responsiveness under load", Method: "Latency while TCP saturates the device both ways, beside the latency of the idle device; round trips per minute say the same as people feel it."}
+	s := section{ID: "responsiveness", Title: "Responsiveness under load", Method: "Latency while TCP saturates the device both ways, compared with the latency of the idle device; round trips per minute express the same as users notice it."}
 	if len(r.Responsiveness) == 0 {
 		return s
 	}

@@ -291,7 +291,7 @@ func unmeasured(rows []result.PaperRow) (notes []string) {
 }
 
 func paperSection(r *result.Result, _ bool) section {
-	s := section{ID: "papers", Title: "Beside the papers", Method: "What a paper reports and what was measured here. Read what may be compared before comparing."}
+	s := section{ID: "papers", Title: "Comparison with the papers", Method: "What a paper reports and what was measured here. Read what may be compared before comparing."}
 	for _, p := range r.Papers {
 		t := table{Title: joined(p.Name, p.Source), Columns: columns(left("figure"), right("paper", "measured", "interval"), left("unit"))}
 		for _, w := range p.Rows {

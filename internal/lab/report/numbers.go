@@ -29,7 +29,7 @@ func numbers(r *result.Result) *result.Result {
 	if len(found) > mostNamed {
 		named += ", …"
 	}
-	out.Notes = append(out.Notes[:len(out.Notes):len(out.Notes)], fmt.Sprintf("%d figures are not numbers and stand as 0: %s", len(found), named))
+	out.Notes = append(out.Notes[:len(out.Notes):len(out.Notes)], fmt.Sprintf("%d figures are not numbers and are shown as 0: %s", len(found), named))
 	return &out
 }
 

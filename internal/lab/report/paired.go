@@ -16,7 +16,7 @@ import (
 
 func comparisonSection(r *result.Result, draw bool) section {
 	s := section{ID: "comparisons", Title: "Comparisons",
-		Method: "Short trials of A, B and A again by turns; the figure is the median of the paired ratios with its 95 % bootstrap interval. Beside it stands the ratio of A to itself: a difference inside that interval is noise of this machine, and no claim is made."}
+		Method: "Short trials of A, B and A again, interleaved; the figure is the median of the paired ratios with its 95 % bootstrap interval. The next column has the ratio of A to itself: a difference inside that interval is noise of this machine and no result."}
 	if len(r.Comparisons) == 0 {
 		return s
 	}
@@ -84,7 +84,7 @@ func ratioAxis(label string, values []float64) axis {
 
 func costSection(r *result.Result, draw bool) section {
 	s := section{ID: "cost", Title: "CPU time per packet",
-		Method: "One core, closed loop: generator, device and sink in one batch, less generator and sink alone, by turns. What remains is the device's own time for a packet. The interval of two equal measurements is the noise."}
+		Method: "One core, closed loop: generator, device and sink in one batch, less generator and sink alone, alternating. What remains is the device's own time for a packet. The interval of two equal measurements is the noise."}
 	if len(r.Cost) == 0 {
 		return s
 	}

@@ -275,7 +275,7 @@ const rowsPerPicture = 16
 
 func boundFigures(r *result.Result) (out []figure) {
 	f := figure{Title: "Bounds of the throughput for every goal",
-		Caption: "The line goes from the lower to the upper bound, the marker stands at the lower. Where the text says at least, even the greatest load met the goal."}
+		Caption: "The line goes from the lower to the upper bound; the marker is the lower bound. Text with at least: even the greatest load met the goal."}
 	var goals []string
 	var values []float64
 	for _, m := range r.Throughput {

@@ -185,7 +185,7 @@ func TestNotNumbers(t *testing.T) {
 	if v := got.Comparisons[0].Ratio.Low; v != 0 {
 		t.Errorf("NaN became %v", v)
 	}
-	want := "3 figures are not numbers and stand as 0: mrr[2].rates_fps[1], comparisons[0].ratio.low, comparisons[1].cost_ratio.high"
+	want := "3 figures are not numbers and are shown as 0: mrr[2].rates_fps[1], comparisons[0].ratio.low, comparisons[1].cost_ratio.high"
 	if n := got.Notes[len(got.Notes)-1]; n != want {
 		t.Errorf("note %q\n want %q", n, want)
 	}

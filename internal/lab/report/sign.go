@@ -98,7 +98,7 @@ func Verify(path string, trusted []Trusted) (*Signed, error) {
 	name := path + ".sig"
 	text, err := bounded(name, smallFile)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%s is not signed: there is no %s beside it", path, filepath.Base(name))
+		return nil, fmt.Errorf("%s is not signed: the directory has no %s", path, filepath.Base(name))
 	}
 	if err != nil {
 		return nil, err

@@ -191,7 +191,7 @@ func Doubts(r *result.Result) (out []string) {
 	}
 	n, reasons := voided(r.Trials)
 	if n > len(r.Trials)/2 {
-		out = append(out, "The machine took its processors away in most trials: the figures of loads and losses say more about it than about the devices. Measure again when nothing else runs.")
+		out = append(out, "The host took processor time away in most trials: figures of loads and losses show the host more than the devices. Measure again when nothing else runs.")
 	}
 	if n > 0 {
 		out = append(out, fmt.Sprintf("Void trials, which do not count: %d of %d: %s.", n, len(r.Trials), strings.Join(reasons, "; ")))

@@ -16,7 +16,7 @@ var program []byte
 
 // ErrNotEmbedded is what a minne says that was built without the program.
 var ErrNotEmbedded = errors.New("this minne was built for " + runtime.GOARCH +
-	" without minne-procbench: run minne-procbench beside it, or build minne by make with the C compiler of that architecture")
+	" without minne-procbench: run minne-procbench as well, or build minne by make with the C compiler of that architecture")
 
 // Program is minne-procbench, ready to be executed.
 type Program struct{ file *os.File }

@@ -96,7 +96,7 @@ func (p *Program) Run(ctx context.Context, s Spec) (Result, error) {
 		return Result{}, fmt.Errorf("minne-procbench %s: it printed what is no JSON: %w", s.Algorithm, err)
 	}
 	if len(r.Sets) != len(s.Sets) {
-		return Result{}, fmt.Errorf("minne-procbench %s: it tells of %d sets of keys, expected %d", s.Algorithm, len(r.Sets), len(s.Sets))
+		return Result{}, fmt.Errorf("minne-procbench %s: it reports %d sets of keys, expected %d", s.Algorithm, len(r.Sets), len(s.Sets))
 	}
 	return r, nil
 }

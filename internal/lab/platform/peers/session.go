@@ -20,7 +20,7 @@ type Inputs struct {
 	Table string   // Routes, PatternList, or a file of keys that a filter has
 	Sets  []string // keys or payload as internal/lab/algo/dataset writes them
 	CPU   int      // to stay on; negative: any
-	Hot   int      // keys that are asked for again and again; 0: 2048
+	Hot   int      // keys that are looked up repeatedly; 0: 2048
 	Huge  bool     // ask for huge pages for the table
 }
 
@@ -84,7 +84,7 @@ func Open(ctx context.Context, p Peer, in Inputs) (*Session, error) {
 		return nil, errors.Join(err, s.stop())
 	}
 	if len(s.Sets) != len(in.Sets) || len(s.Ways) == 0 {
-		return nil, errors.Join(fmt.Errorf("%v told of %d sets and %d ways, it was given %d sets", p, len(s.Sets), len(s.Ways), len(in.Sets)), s.stop())
+		return nil, errors.Join(fmt.Errorf("%v reported %d sets and %d variants, it was given %d sets", p, len(s.Sets), len(s.Ways), len(in.Sets)), s.stop())
 	}
 	return s, nil
 }
@@ -102,7 +102,7 @@ func (s *Session) Round(each time.Duration) ([]float64, error) {
 		return nil, errors.Join(err, s.stop())
 	}
 	if len(round.NS) != len(s.Ways) {
-		return nil, fmt.Errorf("%v measured %d ways, it told of %d", s.Peer, len(round.NS), len(s.Ways))
+		return nil, fmt.Errorf("%v measured %d variants, it announced %d", s.Peer, len(round.NS), len(s.Ways))
 	}
 	return round.NS, nil
 }

@@ -68,7 +68,7 @@ func printFIB(out io.Writer, r *fibbench.Report) error {
 	}
 	_, err := fmt.Fprintf(out, "\n* what the fast path uses. Medians of %d interleaved rounds; the ratios are of independent lookups.\n"+
 		"Dependent: each address needs the answer before. The loop, %.1f ns for IPv4 and %.1f for IPv6, is included.\n"+
-		"IPv4 (%s) for addresses inside the table's prefixes, as IPv6 is asked: %.1f ns, dependent %.1f ns.\n"+
+		"IPv4 (%s) for addresses inside the table's prefixes, like those of IPv6: %.1f ns, dependent %.1f ns.\n"+
 		"The default against itself (A/A): IPv4 %.3f, IPv6 %.3f. Took %v.\n",
 		r.Rounds, r.LoopNs[0], r.LoopNs[1],
 		r.InTable.Structure, r.InTable.NsIndependent, r.InTable.NsDependent, r.Noise[0], r.Noise[1], r.Took.Round(time.Second))

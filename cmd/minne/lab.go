@@ -141,7 +141,7 @@ const emulatedPrefixes = 2000
 // demoForwarding compares kernel and fast path in the closed loop of "minne bench
 // forward", with few rounds.
 func demoForwarding(ctx context.Context, binary string, table []netip.Prefix, report *campus.Report) error {
-	report.Step("packets per second, kernel and fast path by turns (closed loop, one core)")
+	report.Step("packets per second, kernel and fast path alternating (closed loop, one core)")
 	result, err := closedloop.Forward(ctx, closedloop.ForwardOptions{
 		Binary: binary, Table: table, Rounds: quickRounds, Load: kernel.BulkRoutes, Progress: io.Discard,
 		Only: []string{"ipv4-one-route", "ipv4-full-random", "ipv6-full-in-table"},

@@ -75,7 +75,7 @@ func newLabEnergyCommand(a *app) *cobra.Command {
 		Short: "Show the power consumption of this machine and its sources",
 		Long: `Show the power sources that this machine can read, with the current watts: a battery
 that discharges, the CPU's counters (RAPL), power sensors (hwmon, INA). With --meter a
-command reads an external meter. Each figure says what it includes. With --idle the idle
+command reads an external meter. Each figure names what it includes. With --idle the idle
 machine is measured for that time, with its CPU time, to compare with the same under
 load. Without a power source there is no figure: nothing is estimated.`,
 		Args: cobra.NoArgs,

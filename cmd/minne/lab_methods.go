@@ -40,7 +40,7 @@ func newLabLossCommand(a *app) *cobra.Command {
 print the loss at each load.`,
 		flags: func(c *cobra.Command) func() ([]measure.Method, error) {
 			var o method.LossCurveOptions
-			c.Flags().DurationVar(&o.Duration, "trial", time.Minute, "`time` of each trial; the standard asks for 60 s")
+			c.Flags().DurationVar(&o.Duration, "trial", time.Minute, "`time` of each trial; the standard requires 60 s")
 			c.Flags().Float64Var(&o.Step, "step", 0.1, "step between two loads, as a `share` of the maximum load")
 			c.Flags().BoolVar(&o.Full, "full", false, "continue down to the lowest load")
 			return func() ([]measure.Method, error) {
@@ -63,7 +63,7 @@ the device's buffers last.`,
 			var r rated
 			var o method.BackToBackOptions
 			r.register(c, "ndr")
-			c.Flags().IntVar(&o.Repeat, "repeat", 50, "`number` of searches; the standard asks for 50")
+			c.Flags().IntVar(&o.Repeat, "repeat", 50, "`number` of searches; the standard requires 50")
 			return func() ([]measure.Method, error) {
 				if r.quickly(c, "repeat") {
 					o.Repeat = 5
@@ -86,7 +86,7 @@ delay of the tester itself (RFC 2544 section 26.2, RFC 8219).`,
 			var o method.LatencyOptions
 			r.register(c, "pdr")
 			c.Flags().DurationVar(&o.Duration, "duration", 6*time.Second, "`time` of a trial")
-			c.Flags().IntVar(&o.Repeat, "repeat", 20, "`number` of trials at each load; the standard asks for 20")
+			c.Flags().IntVar(&o.Repeat, "repeat", 20, "`number` of trials at each load; the standard requires 20")
 			return func() ([]measure.Method, error) {
 				if r.quickly(c, "duration") {
 					o.Duration = time.Second
@@ -158,7 +158,7 @@ built again (device-reset).`,
 			over, reset := method.OverloadOptions{}, method.ResetOptions{Rate: 100_000}
 			r.register(c, "ndr")
 			c.Flags().StringSliceVar(&names, "event", []string{"overload"}, "`events`: overload, daemon-restart, device-reset")
-			c.Flags().DurationVar(&over.For, "overload", time.Minute, "`time` of the overload; the standard asks for 60 s")
+			c.Flags().DurationVar(&over.For, "overload", time.Minute, "`time` of the overload; the standard requires 60 s")
 			c.Flags().DurationVar(&reset.After, "after", 10*time.Second, "`time` of traffic after an event, longer than any outage")
 			c.Flags().IntVar(&over.Repeat, "repeat", 3, "`number` of times")
 			return func() ([]measure.Method, error) {

@@ -61,7 +61,7 @@ func (f *paperFlags) run(c *cobra.Command, a *app, p paper.Preset) (err error) {
 	if f.options.Means.Binary, err = os.Executable(); err != nil {
 		return err
 	}
-	return f.session(c.Context(), a, "Beside the papers: "+p.Name, "paper-"+p.Name, func(ctx context.Context, s *session.Session) error {
+	return f.session(c.Context(), a, "Comparison with the paper: "+p.Name, "paper-"+p.Name, func(ctx context.Context, s *session.Session) error {
 		return p.Run(ctx, s, f.options)
 	})
 }

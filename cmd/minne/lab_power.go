@@ -18,8 +18,8 @@ func newLabPowerCommand(a *app) *cobra.Command {
 		name: "power", title: "Power",
 		short: "Measure watts and CPU time idle and under load",
 		long: `Measure what power the machine takes idle and at shares of its throughput: watts,
-joule per packet and per gigabit, and the CPU time per packet. What tells power is
-listed by "minne lab energy"; where nothing does, only CPU time is measured.`,
+joule per packet and per gigabit, and the CPU time per packet. For the power sources see
+"minne lab energy"; without one, only CPU time is measured.`,
 		flags: func(c *cobra.Command) func() ([]measure.Method, error) {
 			var r rated
 			var e energyFlags

@@ -73,7 +73,7 @@ type goalFlags struct {
 func (g *goalFlags) register(c *cobra.Command, standard ...string) {
 	flags := c.Flags()
 	flags.StringSliceVar(&g.names, "goal", standard, "search `goals`: ndr, pdr (FD.io CSIT's parameters), rfc2544")
-	flags.DurationVar(&g.trial, "trial", time.Minute, "`time` of a final trial of the goal rfc2544; the standard asks for 60 s")
+	flags.DurationVar(&g.trial, "trial", time.Minute, "`time` of a final trial of the goal rfc2544; the standard requires 60 s")
 	flags.DurationVar(&g.timeout, "timeout", 0, "end each search after this `time` with the bounds found so far; 0 for never")
 	flags.BoolVar(&g.quick, "quick", false, "coarser goals, shorter trials and fewer repetitions")
 }

@@ -96,7 +96,7 @@ func find(which string, all []place) (place, error) {
 	case len(fit) == 0:
 		return place{}, fmt.Errorf("no node %q in the labs that are up, which have:\n  %s", which, list(all))
 	}
-	return place{}, fmt.Errorf("several labs have a node %q: say LAB/NODE, one of\n  %s", node, list(fit))
+	return place{}, fmt.Errorf("several labs have a node %q: write LAB/NODE, one of\n  %s", node, list(fit))
 }
 
 func list(places []place) string {

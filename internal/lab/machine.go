@@ -293,7 +293,7 @@ func Answering(ctx context.Context, p *Process, line *os.File, most time.Duratio
 	m := &machineLine{process: p, line: line}
 	if err := awaitAgent(ctx, line, most); err != nil {
 		m.Stop()
-		return nil, fmt.Errorf("the machine does not answer: %w; its console says:\n%s", err, tail(p.log, 12))
+		return nil, fmt.Errorf("the machine does not answer: %w; its console:\n%s", err, tail(p.log, 12))
 	}
 	m.Line = remote.NewLine(line)
 	return m, nil

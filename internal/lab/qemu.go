@@ -246,14 +246,14 @@ func (c *console) await(ctx context.Context, p *Process, text string) error {
 		case at >= 0:
 			return nil
 		case ended:
-			return fmt.Errorf("it ended before it said %q", text)
+			return fmt.Errorf("it ended before it printed %q", text)
 		}
 		select {
 		case <-c.more:
 		case <-p.Done():
 			return p.Failed()
 		case <-ctx.Done():
-			return fmt.Errorf("it did not say %q: %w", text, ctx.Err())
+			return fmt.Errorf("it did not print %q: %w", text, ctx.Err())
 		}
 	}
 }

@@ -58,7 +58,7 @@ type Node struct {
 	Config string `yaml:"config" doc:"Configuration: a file, or the text itself behind |." lines:"true"`
 	// Prepare is run by a shell in the node, before what runs there.
 	Prepare string  `yaml:"prepare" doc:"Commands for a shell, run in the node before what runs there starts." lines:"true"`
-	Machine Machine `yaml:"machine" doc:"What it stands in: a network namespace of this host, User-Mode Linux with a kernel of its own, or a PC that QEMU emulates and that boots the router's image." default:"namespace" enum:"namespace,uml,qemu"`
+	Machine Machine `yaml:"machine" doc:"Where it runs: a network namespace of this host, User-Mode Linux with a kernel of its own, or a PC that QEMU emulates and that boots the router's image." default:"namespace" enum:"namespace,uml,qemu"`
 	Image   string  `yaml:"image" doc:"File of the router's disk image, for machine: qemu."`
 	Card    string  `yaml:"card" doc:"Model of its network cards, by QEMU's name, for machine: qemu." default:"virtio-net-pci" enum:"virtio-net-pci,vmxnet3,e1000,e1000e,igb"`
 	Secrets string  `yaml:"secrets" doc:"Secrets of a Minne: a file, or the text itself behind |." lines:"true"`

@@ -66,7 +66,7 @@ func (b *Blueprint) checkConfigured(at string, n *Node) {
 	if n.Runs != Minne && n.Runs != Bridge {
 		return
 	}
-	reason := map[Role]string{Minne: "stand in its configuration", Bridge: "belong to the machines that it joins"}[n.Runs]
+	reason := map[Role]string{Minne: "are set in its configuration", Bridge: "belong to the machines that it joins"}[n.Runs]
 	for _, port := range slices.Sorted(maps.Keys(n.Ports)) {
 		if len(n.Ports[port]) > 0 {
 			b.document.Refuse(at+".ports."+port, fmt.Sprintf("addresses on a port of a node that runs %s", n.Runs), "none here: they "+reason, "")

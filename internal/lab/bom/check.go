@@ -116,10 +116,10 @@ func (c checker) measured(s *Sheet) {
 func (c checker) supply(s *Sheet) {
 	u := s.Supply
 	if idle, _, _ := s.sum(); idle == nil {
-		c.Refuse("supply", "a supply for a router of unknown watts", "idle and load of the parts, or of the whole under measured; minne lab energy tells what a machine takes", "")
+		c.Refuse("supply", "a supply for a router of unknown watts", "idle and load of the parts, or of the whole under measured; minne lab energy measures what a machine takes", "")
 	}
 	c.within("supply.autonomy", &u.Autonomy, 0.1, 60, "days")
-	c.within("supply.voltage", u.Voltage, 5, 60, "V: what nobody dies of")
+	c.within("supply.voltage", u.Voltage, 5, 60, "V (safe extra-low voltage)")
 	c.within("supply.converter", u.Converter, 20, 100, "%")
 	c.within("supply.battery.coldest", &u.Battery.Coldest, -40, 60, "°C")
 	c.within("supply.battery.discharge", u.Battery.Discharge, 5, 95, "%")

@@ -26,8 +26,8 @@ func (r *Result) Print(out io.Writer) error {
 	if r.Supply != nil {
 		p.supply(r.Supply)
 	}
-	p.list("Taken, because the sheet does not say", r.Assumptions)
-	p.list("Mind", r.Warnings)
+	p.list("Assumed, because the sheet has no value", r.Assumptions)
+	p.list("Warnings", r.Warnings)
 	return p.w.Flush()
 }
 
@@ -70,7 +70,7 @@ func (p printer) compared(r *Result) {
 	if len(r.Comparisons) == 0 {
 		return
 	}
-	p.line("\nBeside\tW\tPrice\tThis one takes\tThis one costs")
+	p.line("\nCompared with\tW\tPrice\tThis one takes\tThis one costs")
 	for _, c := range r.Comparisons {
 		p.line("%s\t%s\t%s\t%s\t%s", c.Name, known(c.Watts, num), known(c.Price, money), share(c.WattsShare), share(c.PriceShare))
 	}

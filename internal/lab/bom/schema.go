@@ -14,7 +14,7 @@ type Sheet struct {
 	Source    string          `yaml:"source" doc:"Where the figures come from." lines:"true"`
 	Ports     int             `yaml:"ports" doc:"Network ports that the price pays for." min:"1" max:"1000"`
 	Parts     []Part          `yaml:"parts" doc:"What is bought." required:"true"`
-	Measured  *Measured       `yaml:"measured" doc:"What a meter and a generator said of the whole; it counts more than the sum of the parts."`
+	Measured  *Measured       `yaml:"measured" doc:"What a meter and a generator measured on the whole router; it takes precedence over the sum of the parts."`
 	LoadShare *config.Decimal `yaml:"load-share" doc:"Percent of the day at full load; the rest is idle."`
 	Others    []Other         `yaml:"others" doc:"Machines to compare with."`
 	Supply    *Supply         `yaml:"supply" doc:"A battery and a solar panel for it."`
@@ -50,7 +50,7 @@ type Other struct {
 type Supply struct {
 	Autonomy  config.Decimal  `yaml:"autonomy" doc:"Days that the battery alone keeps the router running." required:"true"`
 	Voltage   *config.Decimal `yaml:"voltage" doc:"Volts of the battery."`
-	Converter *config.Decimal `yaml:"converter" doc:"Efficiency in percent of what stands between battery and router; without it nothing does."`
+	Converter *config.Decimal `yaml:"converter" doc:"Efficiency in percent of the converter between battery and router. Absent: there is none."`
 	Battery   Battery         `yaml:"battery" doc:"The battery." required:"true"`
 	Panel     *Panel          `yaml:"panel" doc:"The solar panel."`
 	Cables    []Cable         `yaml:"cables" doc:"Cables whose cross-section is sought."`
@@ -70,7 +70,7 @@ type Panel struct {
 	Tilt        *config.Decimal  `yaml:"tilt" doc:"Degrees from the horizontal, towards the equator; without it, the tilt that is best for the worst month."`
 	Clearness   []config.Decimal `yaml:"clearness" doc:"Monthly clearness index, January to December." ordered:"true"`
 	Irradiation []config.Decimal `yaml:"irradiation" doc:"kWh/m² on the horizontal in each month, as PVGIS lists them." ordered:"true"`
-	ClearSky    bool             `yaml:"clear-sky" doc:"Reckon without clouds."`
+	ClearSky    bool             `yaml:"clear-sky" doc:"Calculate without clouds."`
 	Altitude    config.Decimal   `yaml:"altitude" doc:"Metres above the sea, for the clear sky."`
 	Regulator   *config.Decimal  `yaml:"regulator" doc:"Efficiency of the charge regulator in percent."`
 	Performance *config.Decimal  `yaml:"performance" doc:"Percent of its rated watts that the panel gives in heat, dirt and age."`
@@ -81,7 +81,7 @@ type Panel struct {
 type Cable struct {
 	Name    string          `yaml:"name" doc:"From where to where." required:"true"`
 	Carries string          `yaml:"carries" doc:"What flows: the router's load, or what the panel gives." enum:"load,panel" required:"true"`
-	Length  config.Decimal  `yaml:"length" doc:"Metres, one way." required:"true"`
+	Length  config.Decimal  `yaml:"length" doc:"Metres, in one direction." required:"true"`
 	Drop    *config.Decimal `yaml:"drop" doc:"Percent of the voltage that may be lost."`
 	Voltage *config.Decimal `yaml:"voltage" doc:"Volts on it."`
 }

@@ -189,7 +189,7 @@ func (r *Result) sizePanel(u *Supply, kind chemistry, out float64) {
 	r.Assumptions = append(r.Assumptions, fmt.Sprintf("efficiency of %s: %g %% of what is put in comes out", u.Battery.Chemistry, kind.efficiency), fmt.Sprintf("albedo of the ground: %g", solar.Albedo))
 	z.sky(p, dark, list[dark])
 	if noon := solar.Noon(z.Latitude, list[dark].Declination); noon < low {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("at noon in %s the sun stands only %s° high: a hill, a house or a wood takes it away, and the reckoning knows of none", z.Worst, num(noon)))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("at noon in %s the sun is only %s° high: a hill, a house or a forest can shade the panel, and the calculation includes none", z.Worst, num(noon)))
 	}
 
 	regulator := r.assume(p.Regulator, 95, "regulator: ", " % efficient, as those that follow the maximum power point")

@@ -211,7 +211,7 @@ func (r *routed) awaitVia(ctx context.Context, load *Load, hop, frames int) erro
 	return lab.Until(ctx, time.Minute, "the change to reach packets", func() error {
 		wrong, err := r.fast.TryVia(ctx, load, hop, frames)
 		if err == nil && wrong > 0 {
-			return fmt.Errorf("%d of %d packets take the old way", wrong, frames)
+			return fmt.Errorf("%d of %d packets take the old path", wrong, frames)
 		}
 		return err
 	})
@@ -242,7 +242,7 @@ func (r *routed) measureLatency(ctx context.Context, o DaemonOptions, result *Da
 	}
 	slices.Sort(late)
 	result.add(DaemonRow{Name: "one-change-visible", Value: statistics.Median(late), Unit: "ms", Bar: 5, AtMost: true,
-		Detail: fmt.Sprintf("after the kernel was asked; median of %d, 95 %% within %.2f ms, longest %.2f ms", len(late), late[len(late)*95/100], late[len(late)-1])})
+		Detail: fmt.Sprintf("from the request to the kernel; median of %d, 95 %% within %.2f ms, longest %.2f ms", len(late), late[len(late)*95/100], late[len(late)-1])})
 	return nil
 }
 

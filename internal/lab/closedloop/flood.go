@@ -39,7 +39,7 @@ type Flooded struct {
 // Afterwards the router's table of connections may be full, so it is the last thing to do with it.
 func (t *Translators) Flood(ctx context.Context, n int, while time.Duration) (f Flooded, err error) {
 	if runtime.NumCPU() < 2 {
-		return f, errors.New("a flood beside other traffic needs two processors, and the machine has one")
+		return f, errors.New("a flood during other traffic needs two processors; this machine has one")
 	}
 	load, err := t.Fast.both(n)
 	if err != nil {
@@ -86,7 +86,7 @@ func (t *Translators) beside(ctx context.Context, o traffic.Order, load, flood *
 	stop()
 	err = errors.Join(err, <-flooded)
 	if err == nil && trial.Arrived.Wrong() != "" {
-		err = fmt.Errorf("%s forwards wrongly beside a flood: %s", t.Fast.Name, trial.Arrived.Wrong())
+		err = fmt.Errorf("%s forwards wrongly during a flood: %s", t.Fast.Name, trial.Arrived.Wrong())
 	}
 	return trial.Lost, trial.Sent.Frames, err
 }

@@ -58,7 +58,7 @@ func ends() pattern.Ends {
 func Supports(p pattern.Pattern) error {
 	switch {
 	case p.Bidirectional:
-		return fmt.Errorf("traffic %q: the closed loop sends one way; leave out bidirectional", p)
+		return fmt.Errorf("traffic %q: the closed loop sends in one direction; leave out bidirectional", p)
 	case p.Shape == pattern.Replay:
 		return fmt.Errorf("traffic %q: frames of a capture carry no stamps that the closed loop could count; use another pattern", p)
 	}

@@ -75,7 +75,7 @@ func (p Plan) Compare(ctx context.Context, j Journal, a, b device.Spec) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	j.Note("Comparisons are with a second device like A beside the first: A ÷ A is the ratio of those two.")
+	j.Note("Each comparison also measures a second device like A: A ÷ A is the ratio of those two.")
 	for _, t := range p.Traffic {
 		load, err := r.Load(t)
 		if err != nil {
@@ -138,7 +138,7 @@ func (p Plan) describe(ctx context.Context, j Journal, r *Rig, places []Place) e
 	}
 	j.Update(func(res *result.Result) { res.Tester = r.Tester() })
 	j.Note("Closed loop: generator, device and sink take turns on one processor, in batches of " + fmt.Sprint(traffic.Batch) +
-		" frames. Figures are processor time per packet: they say what a packet costs, not what happens when there are too many.")
+		" frames. Figures are processor time per packet: they show what a packet costs, not what happens under overload.")
 	return nil
 }
 

@@ -50,7 +50,7 @@ func TestParseAndString(t *testing.T) {
 		{text: "minne,binary=/etc", wrong: "not an executable"},
 		{text: "minne,config=/nonexistent", wrong: "no such file"},
 		{text: "minne,config=" + bad, wrong: "hostname"},
-		{text: "minne,config=" + good + ",fast-path=off", wrong: "stand in the configuration itself"},
+		{text: "minne,config=" + good + ",fast-path=off", wrong: "belong to the configuration itself"},
 	} {
 		s, err := Parse(c.text)
 		if c.wrong != "" {

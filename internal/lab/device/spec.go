@@ -59,7 +59,7 @@ func Parse(text string) (Spec, error) {
 		}
 	}
 	if s.Config != "" && (s.FastPathOff || s.Structure != "") {
-		return Spec{}, fmt.Errorf("device %q: fast-path and structure stand in the configuration itself: change them in %s, or leave out config", text, s.Config)
+		return Spec{}, fmt.Errorf("device %q: fast-path and structure belong to the configuration itself: change them in %s, or leave out config", text, s.Config)
 	}
 	return s, nil
 }

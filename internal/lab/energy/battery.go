@@ -43,7 +43,7 @@ func (b *battery) Scope() string { return "the whole machine, while it runs on t
 
 func (b *battery) Read(context.Context) (Reading, error) {
 	if status := readText(b.root, b.dir+"/status"); status != "Discharging" {
-		return Reading{}, fmt.Errorf("%s is %q and tells the machine's power only while discharging: unplug the charger", b.Name(), strings.ToLower(status))
+		return Reading{}, fmt.Errorf("%s is %q and shows the machine's power only while discharging: unplug the charger", b.Name(), strings.ToLower(status))
 	}
 	// Some drivers give what flows out a negative sign.
 	microwatts, err := readNumber(b.root, b.dir+"/power_now")

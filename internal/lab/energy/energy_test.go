@@ -343,7 +343,7 @@ func TestMeasureStopped(t *testing.T) {
 		<-ctx.Done() // it must be ended, else the test hangs
 		return 0, 0, ctx.Err()
 	}}}, time.Millisecond)
-	if err == nil || !strings.Contains(err.Error(), "stands still") {
+	if err == nil || !strings.Contains(err.Error(), "does not advance") {
 		t.Errorf("a counter that stands still: %v", err)
 	}
 }

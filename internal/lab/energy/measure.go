@@ -146,7 +146,7 @@ func (m *mean) take(ctx context.Context, source Source, last bool) error {
 	}
 	// A living counter moves many times a second. The last reading may follow the one before at once.
 	if now.Cumulative && now.Joules <= m.reading.Joules && (!last || m.reading == m.first) {
-		return fmt.Errorf("%s stands still: it does not count", source.Name())
+		return fmt.Errorf("%s does not advance", source.Name())
 	}
 	at := time.Now()
 	m.joules += (m.reading.Watts + now.Watts) / 2 * at.Sub(m.last).Seconds()

@@ -121,7 +121,7 @@ func (d *Device) start(left, right int, f Faults) error {
 		err := errors.Join(d.objs.Once.Put(uint32(side), uint32(out)),
 			twice.Put(uint32(0), uint32(out)), twice.Put(uint32(1), uint32(out)))
 		if err != nil {
-			return fmt.Errorf("way out to port %d: %w", out, err)
+			return fmt.Errorf("egress port %d: %w", out, err)
 		}
 	}
 	for _, port := range []int{left, right} {

@@ -22,7 +22,7 @@ var links = []definition{
 func (b *Bench) Bridges(ctx context.Context) (*closedloop.Bridges, error) {
 	return b.bridges.get(func() (*closedloop.Bridges, error) {
 		b.release()
-		b.Progress("building four routers, with a bridge at the entry, at the way out, and two without")
+		b.Progress("building four routers, with a bridge at the ingress, at the egress, and two without")
 		r, err := closedloop.NewBridges(ctx, b.Means)
 		if err != nil {
 			return nil, err

@@ -14,7 +14,7 @@ import (
 var translations = []definition{
 	{"nat.64k.ratio", "packets per second of the fast path, 65,536 masqueraded flows, both ways", "×", "kernel, masquerade", established},
 	{"nat.new.ratio", "new TCP connections per second (masquerade, 8 packets each, both ways), fast path on", "×", "the same router, fast path off", beginnings},
-	{"nat.flood.lost", "packets of 10,000 established flows lost at half the lossless rate, beside random new ones at the generator's maximum", "packets", "no flood", flooded},
+	{"nat.flood.lost", "packets of 10,000 established flows lost at half the lossless rate, while random new flows arrive at the generator's maximum", "packets", "no flood", flooded},
 }
 
 // The connections beside which a flood is sent, and for how long.

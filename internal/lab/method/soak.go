@@ -137,7 +137,7 @@ func (s *soak) judge() {
 	var says []string
 	switch {
 	case !d.known:
-		says = append(says, fmt.Sprintf("too short to tell about drift: %d intervals, expected %d or more", len(s.rates), leastRates))
+		says = append(says, fmt.Sprintf("too short to detect drift: %d intervals, expected %d or more", len(s.rates), leastRates))
 	case d.real && d.perHour < 0:
 		says = append(says, fmt.Sprintf("forwards less and less: %+.3g %% per hour (95 %%: %+.3g to %+.3g %%)", d.perHour*100, d.low*100, d.high*100))
 	case d.real:

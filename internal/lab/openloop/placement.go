@@ -130,11 +130,11 @@ func receiveThreads(node *lab.Running, port string, index, queues int) ([]int, e
 	pids = threadsNamed("/proc", "napi/"+port+"-")
 	switch {
 	case len(pids) == 0:
-		return nil, fmt.Errorf("port %s has no receive thread although it was asked to have one", port)
+		return nil, fmt.Errorf("port %s has no receive thread although one was requested", port)
 	case len(pids) <= queues:
 		return pids, nil
 	}
-	return nil, fmt.Errorf("several ports named %s on this machine have receive threads, and this kernel (before 6.7) does not say whose they are: "+
+	return nil, fmt.Errorf("several ports named %s on this machine have receive threads, and this kernel (before 6.7) does not report which thread is whose: "+
 		"end the other labs (minne lab down)", port)
 }
 

@@ -113,7 +113,7 @@ func (o Order) check(s shape) error {
 		}
 		r, ok := o.Routes[uint8(stream)]
 		if !ok {
-			return fmt.Errorf("stream %d has no route: say from which port it goes", stream)
+			return fmt.Errorf("stream %d has no route: set the port that sends it", stream)
 		}
 		if len(r.From) != 6 || len(r.To) != 6 {
 			return fmt.Errorf("stream %d goes from MAC %q to %q: expected 6 bytes each", stream, r.From, r.To)

@@ -172,7 +172,7 @@ func (s *Sink) Expect(stream int, e Expect) error {
 	}
 	where.timed = e.Timed
 	if where.arrival >= int(s.objs.Arrivals.MaxEntries()) || e.Timed && where.latency >= int(s.objs.Latencies.MaxEntries()) {
-		return fmt.Errorf("packet sink: no room for stream %d beside %d others: expect all at once", stream, len(s.expected))
+		return fmt.Errorf("packet sink: cannot add stream %d to %d others: announce all streams in one call", stream, len(s.expected))
 	}
 	var expectations [256]labExpectation
 	if err := s.objs.Expectations.Get(&expectations); err != nil {

@@ -267,7 +267,7 @@ func sane(r Result) error {
 	case r.Sent == 0:
 		return fmt.Errorf("the tester sent none of %d frames: is its port up?", r.Intended)
 	case r.Received > r.Sent:
-		return fmt.Errorf("the tester received %d frames and sent %d: frames of an earlier trial arrived late (let the device settle for longer), or somebody else sends test frames",
+		return fmt.Errorf("the tester received %d frames and sent %d: frames of an earlier trial arrived late (let the device settle for longer), or another generator sends test frames",
 			r.Received, r.Sent)
 	}
 	return nil

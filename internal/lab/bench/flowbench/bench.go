@@ -30,7 +30,7 @@ const (
 	Loop        = "loop and key alone"
 	Table       = "flow table"
 	TableAgain  = "flow table again" // A/A
-	TableBoth   = "flow table, both directions by turns"
+	TableBoth   = "flow table, both directions alternating"
 	TableIPv4   = "flow table, IPv4"
 	TableIPv6   = "flow table, IPv6"
 	Counted     = "flow table, and count the packet"

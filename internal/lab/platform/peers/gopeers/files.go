@@ -34,7 +34,7 @@ func readKeys(name string) ([][]byte, error) {
 	stride := (length + 3) &^ 3
 	data = data[16:]
 	if length == 0 || count == 0 || len(data) != count*stride {
-		return nil, fmt.Errorf("%s: the length is not the one in its header", name)
+		return nil, fmt.Errorf("%s: not as long as its header tells", name)
 	}
 	keys := make([][]byte, count)
 	for i := range keys {

@@ -89,7 +89,7 @@ func run() error {
 	runtime.LockOSThread() // it is this thread's time that is measured
 	version := flag.Bool("version", false, "print the modules and their versions")
 	cpu := flag.Int("cpu", -1, "stay on this CPU")
-	hot := flag.Int("hot", 2048, "keys that are looked up repeatedly")
+	hot := flag.Int("hot", 2048, "keys that are asked for again and again")
 	flag.Parse()
 	if *version {
 		for _, v := range versions() {

@@ -149,6 +149,7 @@ type Learner interface {
 
 // Client is the DHCP clients of an instance.
 type Client struct {
+	*program.Fleet
 	runDir string
 	log    *slog.Logger
 	learn  Learner
@@ -156,27 +157,18 @@ type Client struct {
 	wake   chan struct{} // something is to be done at another time than before
 	clock  func() time.Duration
 
-	mu       sync.Mutex
-	desired  Desired
-	applied  bool
-	programs map[string]*supervised
-	leases   map[string]*Lease
-	refused  map[string]string  // interface → why its lease is not used
-	again    map[string]*asking // interface → when it is asked for another
-	run      context.Context    // of Run, nil before
-	group    sync.WaitGroup
-}
-
-// supervised is a program and how to end watching it.
-type supervised struct {
-	*program.Program
-	end context.CancelFunc // nil before Run
+	mu      sync.Mutex
+	desired Desired
+	applied bool
+	leases  map[string]*Lease
+	refused map[string]string  // interface → why its lease is not used
+	again   map[string]*asking // interface → when it is asked for another
 }
 
 // New returns the clients of an instance. Nothing runs before the first Apply.
 func New(runDir string, log *slog.Logger) *Client {
-	return &Client{runDir: runDir, log: log, ready: make(chan struct{}), wake: make(chan struct{}, 1), clock: sinceBoot,
-		programs: map[string]*supervised{}, leases: map[string]*Lease{}, refused: map[string]string{}, again: map[string]*asking{}}
+	return &Client{Fleet: program.NewFleet(runDir, prefix, log), runDir: runDir, log: log, ready: make(chan struct{}), wake: make(chan struct{}, 1), clock: sinceBoot,
+		leases: map[string]*Lease{}, refused: map[string]string{}, again: map[string]*asking{}}
 }
 
 // String names the task.
@@ -185,83 +177,18 @@ func (c *Client) String() string { return "dhcp-client" }
 // Ready is closed once Run follows the leases.
 func (c *Client) Ready() <-chan struct{} { return c.ready }
 
-// program returns the program of an interface. The caller holds mu.
-func (c *Client) program(name string) *supervised {
-	s := c.programs[name]
-	if s == nil {
-		s = &supervised{Program: program.New(c.runDir, prefix+name, c.log.With("interface", name))}
-		c.programs[name] = s
-		c.supervise(s)
-	}
-	return s
-}
-
-// supervise starts the program's task once there is a Run.
-func (c *Client) supervise(s *supervised) {
-	if c.run == nil || s.end != nil {
-		return
-	}
-	ctx, end := context.WithCancel(c.run)
-	s.end = end
-	c.group.Go(func() { _ = s.Run(ctx) }) // it never fails
-}
-
-// known are the interfaces that have a client, of this daemon or of one before.
-func (c *Client) known() map[string]bool {
-	names := map[string]bool{}
-	for name := range c.programs {
-		names[name] = true
-	}
-	dirs, _ := filepath.Glob(filepath.Join(program.Dir(c.runDir, prefix+"*"), "command"))
-	for _, d := range dirs {
-		names[filepath.Base(filepath.Dir(d))[len(prefix):]] = true
-	}
-	return names
-}
-
 // Plan says which clients would begin and end.
-func (c *Client) Plan(ctx context.Context, d Desired) (changes []plan.Change, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	names := c.known()
-	for name := range d.programs {
-		names[name] = true
-	}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		p := program.New(c.runDir, prefix+name, c.log)
-		list, err := p.Plan(ctx, d.programs[name])
-		if err != nil {
-			return nil, err
-		}
-		changes = append(changes, list...)
-	}
-	return changes, nil
+func (c *Client) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
+	return c.Fleet.Plan(ctx, d.programs)
 }
 
 // Apply makes the clients those that are desired.
 func (c *Client) Apply(ctx context.Context, d Desired) error {
 	c.mu.Lock()
 	c.desired, c.applied = d, true
-	var failures []error
-	for name := range c.known() {
-		if _, wanted := d.programs[name]; wanted {
-			continue
-		}
-		s := c.program(name)
-		if err := s.Stop(ctx); err != nil {
-			failures = append(failures, err)
-			continue
-		}
-		if s.end != nil {
-			s.end()
-		}
-		delete(c.programs, name)
-	}
-	for _, name := range slices.Sorted(maps.Keys(d.programs)) {
-		failures = append(failures, c.program(name).Apply(ctx, d.programs[name]))
-	}
+	err := c.Fleet.Apply(ctx, d.programs)
 	c.mu.Unlock()
-	return errors.Join(append(failures, c.look(ctx))...)
+	return errors.Join(err, c.look(ctx))
 }
 
 // Restart begins anew with the client of an interface whose link is another one than before. What it was
@@ -272,7 +199,7 @@ func (c *Client) Restart(ctx context.Context, name string) error {
 	if _, wanted := c.desired.programs[name]; !wanted {
 		return nil
 	}
-	return c.program(name).Restart(ctx)
+	return c.Fleet.Restart(ctx, name)
 }
 
 // Stop ends all clients. Their addresses stay, like those that the operator wrote.
@@ -280,11 +207,7 @@ func (c *Client) Stop(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.desired, c.applied = Desired{}, false
-	var failures []error
-	for name := range c.known() {
-		failures = append(failures, c.program(name).Stop(ctx))
-	}
-	return errors.Join(failures...)
+	return c.Fleet.Apply(ctx, nil)
 }
 
 // Tell says who takes what the servers give, once, before anything is put in place, and hands on the leases that
@@ -292,7 +215,7 @@ func (c *Client) Stop(ctx context.Context) error {
 func (c *Client) Tell(ctx context.Context, learn Learner) error {
 	c.mu.Lock()
 	c.learn = learn
-	for name := range c.known() {
+	for _, name := range c.Known() {
 		if lease, err := c.read(name); err == nil && lease.left(c.clock()) > 0 {
 			c.leases[name] = lease
 		}
@@ -311,12 +234,7 @@ func (c *Client) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.run = ctx
-	for _, s := range c.programs {
-		c.supervise(s)
-	}
-	c.mu.Unlock()
+	c.Supervise(ctx)
 	close(c.ready)
 	for {
 		if err := c.look(ctx); err != nil && ctx.Err() == nil {
@@ -328,7 +246,7 @@ func (c *Client) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			c.group.Wait()
+			c.Wait()
 			return nil
 		case <-changes:
 		case <-c.wake:
@@ -437,15 +355,6 @@ func (c *Client) read(name string) (*Lease, error) {
 	return parse(string(b))
 }
 
-// TrimOutput bounds what the clients have printed.
-func (c *Client) TrimOutput() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, p := range c.programs {
-		p.TrimOutput()
-	}
-}
-
 // States are the states of the clients.
 func (c *Client) States() (list []program.State) {
 	for _, o := range c.Observe() {
@@ -478,10 +387,7 @@ func (c *Client) Observe() (list []Observed) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(c.desired.Interfaces)) {
-		o := Observed{Interface: name, Lease: c.leases[name], Refused: c.refused[name]}
-		if s := c.programs[name]; s != nil {
-			o.Client = s.State()
-		}
+		o := Observed{Interface: name, Lease: c.leases[name], Refused: c.refused[name], Client: c.State(name)}
 		if o.Lease != nil && !o.Lease.forever() {
 			o.Left = o.Lease.left(c.clock()).Round(time.Second).String()
 		}

@@ -230,9 +230,7 @@ func TestLease(t *testing.T) {
 	}
 
 	// The client is killed: another comes, and gets the address again. Nothing is taken away meanwhile.
-	first.mu.Lock()
-	p := first.programs["wan"]
-	first.mu.Unlock()
+	p := first.Of("wan")
 	pid, at := p.State().PID, first.Observe()[0].Lease.At
 	if err := p.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)

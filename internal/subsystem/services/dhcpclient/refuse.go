@@ -181,7 +181,7 @@ func (c *Client) askAgain(ctx context.Context) {
 		a.pause = min(2*a.pause, lastAsk)
 		a.at = c.clock() + a.pause
 		c.log.Info("requesting a new DHCP lease", "interface", name, "refused", c.refused[name])
-		if err := c.program(name).Restart(ctx); err != nil && ctx.Err() == nil {
+		if err := c.Fleet.Restart(ctx, name); err != nil && ctx.Err() == nil {
 			c.log.Error("DHCP client", "interface", name, "error", err)
 		}
 	}

@@ -9,13 +9,9 @@ package pppoe
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 
@@ -55,7 +51,7 @@ var Service = service.Descriptor{
 	Title:    "PPPoE",
 	Programs: []service.Program{{Name: binary, For: "PPPoE", Package: "ppp", Version: []string{binary, "--version"}}},
 	New: func(h service.Host) service.Running {
-		c := &Client{runDir: h.RunDir, log: h.Log, ready: make(chan struct{}), programs: map[string]*supervised{}}
+		c := &Client{Fleet: program.NewFleet(h.RunDir, prefix, h.Log), runDir: h.RunDir, ready: make(chan struct{})}
 		r := service.Of(c, func(cfg *config.Config, secrets config.Secrets) (Desired, error) {
 			return Render(cfg, secrets, h.RunDir)
 		})
@@ -131,21 +127,12 @@ func render(name string, i *config.Interface, password, dir string) program.Desi
 
 // Client is the sessions of an instance.
 type Client struct {
+	*program.Fleet
 	runDir string
-	log    *slog.Logger
 	ready  chan struct{}
 
-	mu       sync.Mutex
-	desired  Desired
-	programs map[string]*supervised
-	run      context.Context // of Run, nil before
-	group    sync.WaitGroup
-}
-
-// supervised is a program and how to end watching it.
-type supervised struct {
-	*program.Program
-	end context.CancelFunc // nil before Run
+	mu      sync.Mutex
+	desired Desired
 }
 
 // String names the task.
@@ -154,75 +141,17 @@ func (c *Client) String() string { return "pppoe" }
 // Ready is closed once Run supervises.
 func (c *Client) Ready() <-chan struct{} { return c.ready }
 
-// program returns the program of an interface. The caller holds mu.
-func (c *Client) program(name string) *supervised {
-	s := c.programs[name]
-	if s == nil {
-		s = &supervised{Program: program.New(c.runDir, prefix+name, c.log.With("interface", name))}
-		c.programs[name] = s
-		c.supervise(s)
-	}
-	return s
-}
-
-// supervise starts the program's task once there is a Run.
-func (c *Client) supervise(s *supervised) {
-	if c.run == nil || s.end != nil {
-		return
-	}
-	ctx, end := context.WithCancel(c.run)
-	s.end = end
-	c.group.Go(func() { _ = s.Run(ctx) }) // it never fails
-}
-
-// known are the interfaces that have a pppd, of this daemon or of one before, and those of d.
-func (c *Client) known(d Desired) []string {
-	names := map[string]bool{}
-	for name := range c.programs {
-		names[name] = true
-	}
-	for name := range d {
-		names[name] = true
-	}
-	dirs, _ := filepath.Glob(filepath.Join(program.Dir(c.runDir, prefix+"*"), "command"))
-	for _, d := range dirs {
-		names[filepath.Base(filepath.Dir(d))[len(prefix):]] = true
-	}
-	return slices.Sorted(maps.Keys(names))
-}
-
-// Plan says which sessions would begin, change and end.
-func (c *Client) Plan(ctx context.Context, d Desired) (changes []plan.Change, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, name := range c.known(d) {
-		list, err := program.New(c.runDir, prefix+name, c.log).Plan(ctx, d[name])
-		if err != nil {
-			return nil, err
-		}
-		changes = append(changes, list...)
-	}
-	return changes, nil
-}
-
 // Apply makes the sessions those that are desired. One that is as desired goes on.
 func (c *Client) Apply(ctx context.Context, d Desired) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.desired = d
-	var failures []error
-	for _, name := range c.known(d) {
-		s, want := c.program(name), d[name]
-		if err := s.Apply(ctx, want); err != nil || !want.Empty() {
-			failures = append(failures, err)
-			continue
-		}
-		if s.end != nil {
-			s.end()
-		}
-		delete(c.programs, name)
-	}
-	return errors.Join(failures...)
+	return c.Fleet.Apply(ctx, d)
+}
+
+// Plan says which sessions would begin, change and end.
+func (c *Client) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
+	return c.Fleet.Plan(ctx, d)
 }
 
 // Stop ends all sessions.
@@ -230,23 +159,9 @@ func (c *Client) Stop(ctx context.Context) error { return c.Apply(ctx, Desired{}
 
 // Run supervises until ctx ends. The sessions go on.
 func (c *Client) Run(ctx context.Context) error {
-	c.mu.Lock()
-	c.run = ctx
-	for _, s := range c.programs {
-		c.supervise(s)
-	}
-	c.mu.Unlock()
+	c.Supervise(ctx)
 	close(c.ready)
 	<-ctx.Done()
-	c.group.Wait()
+	c.Wait()
 	return nil
-}
-
-// TrimOutput bounds what the programs have printed.
-func (c *Client) TrimOutput() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, p := range c.programs {
-		p.TrimOutput()
-	}
 }

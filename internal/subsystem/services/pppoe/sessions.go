@@ -40,10 +40,7 @@ func (c *Client) Observe(context.Context) (o Observed, err error) {
 	defer c.mu.Unlock()
 	o.Sessions = []Session{}
 	for _, name := range slices.Sorted(maps.Keys(c.desired)) {
-		s := Session{Interface: name}
-		if p := c.programs[name]; p != nil {
-			s.Client = p.State()
-		}
+		s := Session{Interface: name, Client: c.State(name)}
 		dir := program.Dir(c.runDir, prefix+name)
 		if text, err := os.ReadFile(filepath.Join(dir, "session")); err == nil && s.Client.Running {
 			s.read(string(text))

@@ -143,7 +143,7 @@ func TestAPIByHand(t *testing.T) {
 	}
 }
 
-// An upgrade is judged by what the daemon answers: its interfaces, sessions and gateways can be read.
+// The trial of an upgrade compares what the daemon answers: its interfaces, sessions and gateways can be read.
 func TestWorksCanBeAsked(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
@@ -154,15 +154,15 @@ interfaces:
   wan: {addresses: [198.51.100.1/24]}
 routing: {static: [{prefix: 0.0.0.0/0, via: [198.51.100.2]}]}
 `))
-	asked := askedRouter{api.NewClient(b.socket())}
+	running := runningRouter{api.NewClient(b.socket())}
 	eventually(t, "the interfaces and OSPF", func() bool {
-		w, err := asked.Works(t.Context(), nil)
+		w, err := running.Works(t.Context(), nil)
 		if err != nil {
 			t.Log(err)
 		}
 		return err == nil && slices.Contains(w.Interfaces, "lan") && slices.Contains(w.Interfaces, "wan")
 	})
-	hosts, err := asked.gateways(t.Context())
+	hosts, err := running.gateways(t.Context())
 	if err != nil || len(hosts) != 1 || hosts[0].String() != "198.51.100.2" {
 		t.Errorf("gateways: %v, %v", hosts, err)
 	}

@@ -23,7 +23,7 @@ import (
 
 // upgradeFlags are what the command line of an upgrade says.
 type upgradeFlags struct {
-	status, undo, judge          bool
+	status, undo, trial          bool
 	downgrade, noRestart, asJSON bool
 	within                       time.Duration
 }
@@ -58,7 +58,7 @@ a crash or a hang, the old system boots again.`,
 	}
 	c.Flags().BoolVar(&f.status, "status", false, "show what is in the slots, which one boots next, and how the last upgrade ended")
 	c.Flags().BoolVar(&f.undo, "undo", false, "fall back to the system in the other slot")
-	c.Flags().BoolVar(&f.judge, "judge", false, "the trial after the first boot of an upgrade: wait until everything works, or fall back (the image runs this)")
+	c.Flags().BoolVar(&f.trial, "trial", false, "the trial after the first boot of an upgrade: wait until everything works, or fall back (the image runs this)")
 	c.Flags().BoolVar(&f.downgrade, "downgrade", false, "accept a system that is older than the running one")
 	c.Flags().BoolVar(&f.noRestart, "no-restart", false, "do not restart the router; the new system boots at the next restart")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "with --status: print JSON")
@@ -68,7 +68,7 @@ a crash or a hang, the old system boots again.`,
 
 func (f upgradeFlags) check(args []string) error {
 	words := len(args)
-	for _, set := range []bool{f.status, f.undo, f.judge} {
+	for _, set := range []bool{f.status, f.undo, f.trial} {
 		if set {
 			words++
 		}
@@ -91,8 +91,8 @@ func (a *app) upgrade(ctx context.Context, m upgrade.Medium, f upgradeFlags, arg
 	switch {
 	case f.status:
 		return a.upgradeStatus(m, promises, f.asJSON)
-	case f.judge:
-		return a.upgradeJudge(ctx, m, promises)
+	case f.trial:
+		return a.upgradeTrial(ctx, m, promises)
 	}
 	o := upgrade.Options{Downgrade: f.downgrade, Progress: a.progress()}
 	o.Promised = func(to slot.System, target string) error { return a.promise(ctx, m, f, promises, to, target) }
@@ -165,8 +165,8 @@ func (a *app) promise(ctx context.Context, m upgrade.Medium, f upgradeFlags, pat
 	if err != nil {
 		return err
 	}
-	asked := askedRouter{client}
-	hosts, err := asked.gateways(ctx)
+	current := runningRouter{client}
+	hosts, err := current.gateways(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot record what works now: %w", err)
 	}
@@ -175,7 +175,7 @@ func (a *app) promise(ctx context.Context, m upgrade.Medium, f upgradeFlags, pat
 			hosts = append(hosts, at.Unmap())
 		}
 	}
-	works, err := asked.Works(ctx, hosts)
+	works, err := current.Works(ctx, hosts)
 	if err != nil {
 		return fmt.Errorf("cannot record what works now: %w", err)
 	}
@@ -188,8 +188,8 @@ func (a *app) promise(ctx context.Context, m upgrade.Medium, f upgradeFlags, pat
 	return p.Write(path)
 }
 
-// upgradeJudge runs once after each boot of the image.
-func (a *app) upgradeJudge(ctx context.Context, m upgrade.Medium, path string) error {
+// upgradeTrial runs once after each boot of the image.
+func (a *app) upgradeTrial(ctx context.Context, m upgrade.Medium, path string) error {
 	p, err := upgrade.ReadPromise(path)
 	known := err == nil && p.Outcome == upgrade.Pending
 	if !m.Trial {
@@ -198,18 +198,18 @@ func (a *app) upgradeJudge(ctx context.Context, m upgrade.Medium, path string) e
 		}
 		// Another slot was to be tried, and this one booted.
 		p.Outcome, p.Reason = upgrade.FellBack, upgrade.NotChecked
-		a.tell("fell back from version %s in slot %s: %s", p.To.Version, p.Slot, p.Reason)
+		a.announce("fell back from version %s in slot %s: %s", p.To.Version, p.Slot, p.Reason)
 		return p.Write(path)
 	}
 	if !known || p.Slot != m.Booted {
-		a.tell("there is no record of what worked before this upgrade: the trial passes once the daemon answers")
+		a.announce("there is no record of what worked before this upgrade: the trial passes once the daemon answers")
 		p = upgrade.Promise{Slot: m.Booted, Made: time.Now(), Within: 5 * time.Minute}
 	}
 	client, err := a.client()
 	if err != nil {
 		return err
 	}
-	failed := m.Judge(ctx, askedRouter{client}, p)
+	failed := m.FinishTrial(ctx, runningRouter{client}, p)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -220,15 +220,15 @@ func (a *app) upgradeJudge(ctx context.Context, m upgrade.Medium, path string) e
 		fmt.Fprintln(a.err, "minne:", err)
 	}
 	if failed == nil {
-		a.tell("the trial of slot %s passed: the router boots it from now on", m.Booted)
+		a.announce("the trial of slot %s passed: the router boots it from now on", m.Booted)
 		return nil
 	}
-	a.tell("the trial failed, the router falls back: %v", failed)
+	a.announce("the trial failed, the router falls back: %v", failed)
 	return restart(ctx)
 }
 
-// tell says on the consoles and to the log how an upgrade ended.
-func (a *app) tell(format string, args ...any) {
+// announce reports on the consoles and in the log how an upgrade ended.
+func (a *app) announce(format string, args ...any) {
 	boot.Say(format, args...)
 	fmt.Fprintf(a.out, format+"\n", args...)
 }

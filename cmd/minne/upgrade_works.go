@@ -13,11 +13,11 @@ import (
 	"minne/internal/model/api"
 )
 
-// askedRouter is the router as its daemon and its neighbours answer.
-type askedRouter struct{ client *api.Client }
+// runningRouter is the router as its daemon and its neighbours answer.
+type runningRouter struct{ client *api.Client }
 
 // Works implements upgrade.Router.
-func (a askedRouter) Works(ctx context.Context, hosts []netip.Addr) (upgrade.Works, error) {
+func (a runningRouter) Works(ctx context.Context, hosts []netip.Addr) (upgrade.Works, error) {
 	var w upgrade.Works
 	status, err := api.GetStatus.Ask(ctx, a.client, api.Empty{})
 	if err != nil {
@@ -42,7 +42,7 @@ func (a askedRouter) Works(ctx context.Context, hosts []netip.Addr) (upgrade.Wor
 	return w, nil
 }
 
-func (a askedRouter) sessions(ctx context.Context) (names []string, err error) {
+func (a runningRouter) sessions(ctx context.Context) (names []string, err error) {
 	bgp, err := router.BGPSummary.Ask(ctx, a.client, router.Nothing{})
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (a askedRouter) sessions(ctx context.Context) (names []string, err error) {
 }
 
 // gateways are the next hops of the default routes.
-func (a askedRouter) gateways(ctx context.Context) (hosts []netip.Addr, err error) {
+func (a runningRouter) gateways(ctx context.Context) (hosts []netip.Addr, err error) {
 	for _, family := range []struct{ word, name, prefix string }{{"ip", "ipv4", "0.0.0.0/0"}, {"ipv6", "ipv6", "::/0"}} {
 		table, err := router.Routes(family.word, family.name).Ask(ctx, a.client, router.RouteQuestion{Prefix: family.prefix})
 		if err != nil {

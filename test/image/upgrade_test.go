@@ -209,7 +209,7 @@ func TestUpgrade(t *testing.T) {
 	s.judged = s.now()
 	forwards(t, m)
 	if got := state(t, disk); got != (slot.State{Slot: "b"}) {
-		t.Errorf("boot state after the judgement: %+v", got)
+		t.Errorf("boot state after the trial: %+v", got)
 	}
 	out := m.Run("minne upgrade --status")
 	t.Log(out)
@@ -306,7 +306,7 @@ func TestUpgradeFromStick(t *testing.T) {
 	stays(t, m, "b")
 	m.Off()
 	if got := state(t, disk); got != (slot.State{Slot: "b"}) {
-		t.Errorf("boot state after the judgement: %+v", got)
+		t.Errorf("boot state after the trial: %+v", got)
 	}
 	scratch(t, disk, "b", systemSize(t, disk)*3/4&^511)
 	m = testimage.Boot(t, testimage.Options{Disk: disk, Ports: 2, Extra: behind})

@@ -7,7 +7,7 @@
 // Install checks the signature before it touches anything and writes the slot
 // that is not in use. The boot state then says to try that slot once; whatever
 // resets the machine during the trial (power, panic, watchdog) boots the old one.
-// In the trial, Judge compares what works with what worked before (a Promise made
+// In the trial, FinishTrial compares what works with what worked before (a Promise made
 // by the old system): interfaces, routing sessions, hosts that answered. Only when
 // all of it is there does the new slot become the good one.
 //

@@ -21,7 +21,7 @@ type Options struct {
 	Keys      []ed25519.PublicKey // whose systems are taken
 	Downgrade bool                // take one that was built before the running one
 	// Promised is called when all is written, before the new slot is to be booted: what
-	// it keeps is what the trial is judged by. Its error ends the installation.
+	// it keeps is what the trial compares with. Its error ends the installation.
 	Promised func(to slot.System, target string) error
 	Progress func(done, total int64) // bytes written; may be nil
 }

@@ -158,7 +158,7 @@ func TestUpgradeIsTriedAndKept(t *testing.T) {
 		t.Errorf("an upgrade during a trial: %v", err)
 	}
 	p := Promise{Within: time.Minute, Works: Works{Interfaces: []string{"wan"}, Sessions: []string{"BGP 192.0.2.1"}}}
-	if err := s.Judge(t.Context(), &works{has: p.Works, from: 1}, p); err != nil {
+	if err := s.FinishTrial(t.Context(), &works{has: p.Works, from: 1}, p); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -192,7 +192,7 @@ func TestTrialThatFailsFallsBack(t *testing.T) {
 			}
 			s.boot(t)
 			p := Promise{Within: 50 * time.Millisecond, Works: Works{Interfaces: []string{"wan"}, Sessions: []string{"BGP 192.0.2.1"}, Hosts: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}}
-			err := s.Judge(t.Context(), r, p)
+			err := s.FinishTrial(t.Context(), r, p)
 			if err == nil {
 				t.Fatal("found good")
 			}

@@ -25,10 +25,10 @@ type Works struct {
 	Hosts      []netip.Addr `json:"hosts,omitempty"`      // that answer a ping: gateways, and from where the operator was logged in
 }
 
-// Router is what a trial is judged by.
+// Router answers what works, for a trial.
 type Router interface {
-	// Works tells what works now; of hosts, which of the given ones answer. An error means that
-	// the router can't even be asked.
+	// Works returns what works now; of hosts, which of the given ones answer. An error means that
+	// the router does not answer at all.
 	Works(ctx context.Context, hosts []netip.Addr) (Works, error)
 }
 
@@ -37,12 +37,12 @@ type Outcome string
 
 // The outcomes.
 const (
-	Pending  Outcome = "pending"   // written, and not yet judged
+	Pending  Outcome = "pending"   // written, and the trial is not over
 	Good     Outcome = "good"      // the router boots it from now on
 	FellBack Outcome = "fell back" // the router runs the old system again
 )
 
-// NotChecked is why an upgrade fell back of which the new system says nothing.
+// NotChecked is why an upgrade fell back when the new system left no result.
 const NotChecked = "the new system did not reach its checks, or the power failed before it booted"
 
 // Promise is made by the old system before a trial and kept by the new one.
@@ -106,11 +106,11 @@ func (p Promise) Write(path string) error {
 // lookEvery is how often a router on trial is looked at.
 const lookEvery = 2 * time.Second
 
-// Judge waits until all works that p promises, and makes the running system the one that
+// FinishTrial waits until all works that p promises, and makes the running system the one that
 // boots. When the time is over it notes that the slot failed and returns why: the caller
 // restarts the machine then. Without a promise (the configuration's partition was lost),
-// the router must be there to be asked.
-func (m Medium) Judge(ctx context.Context, r Router, p Promise) error {
+// it is enough that the router answers.
+func (m Medium) FinishTrial(ctx context.Context, r Router, p Promise) error {
 	deadline, stop := context.WithTimeout(ctx, p.Within)
 	defer stop()
 	var why error

@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/ipnet"
 	"minne/internal/daemon/show"
 	"minne/internal/model/config"
-	"minne/internal/model/rib"
 	"minne/internal/subsystem/fastpath"
 	"minne/internal/subsystem/kernel"
 )
@@ -181,14 +181,14 @@ func readRoutes(ctx context.Context, d *Daemon, family string, q RouteQuestion) 
 	}
 	var prefix netip.Prefix
 	if q.Prefix != "" {
-		if prefix, err = rib.ParseDestination(q.Prefix); err != nil {
+		if prefix, err = ipnet.Parse(q.Prefix); err != nil {
 			return v, err
 		}
 		if prefix.Addr().BitLen() != bits {
 			return v, fmt.Errorf("%s is of the other address family", q.Prefix)
 		}
 	}
-	routes, err := d.parts.kernel.Routes(ctx, number, prefix, q.Longer)
+	routes, err := d.parts.kernel.Routes(ctx, number, prefix.Masked(), q.Longer)
 	if err != nil {
 		return v, err
 	}
@@ -221,9 +221,8 @@ func leadingZero(word, right string) error {
 
 // isDestination says whether a word is a prefix or an address.
 func isDestination(word string) bool {
-	_, err := netip.ParsePrefix(word)
-	_, errAddr := netip.ParseAddr(word)
-	return err == nil || errAddr == nil
+	_, err := ipnet.Parse(word)
+	return err == nil
 }
 
 // DropsQuestion asks why packets did not take the fast path.

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"slices"
 
+	"minne/internal/base/ipnet"
 	"minne/internal/daemon/show"
 	"minne/internal/model/config"
-	"minne/internal/model/rib"
 	"minne/internal/subsystem/routing"
 )
 
@@ -91,11 +91,11 @@ var BGPPaths = View[PathsQuestion, routing.BGPPaths]{
 		Long: `Show all paths that BGP knows to a prefix, the best first and why it is the best. An address shows the prefix that
 packets to it take. Without one: the sessions, as minne show bgp summary.`},
 	Read: func(ctx context.Context, d *Daemon, q PathsQuestion) (routing.BGPPaths, error) {
-		prefix, err := rib.ParseDestination(q.Prefix)
+		prefix, err := ipnet.Parse(q.Prefix)
 		if err != nil {
 			return routing.BGPPaths{}, err
 		}
-		return d.parts.routing.BGPPaths(ctx, prefix)
+		return d.parts.routing.BGPPaths(ctx, prefix.Masked())
 	},
 	Print: only[PathsQuestion](show.BGPPaths),
 }

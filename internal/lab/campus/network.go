@@ -22,6 +22,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"minne/internal/base/ipnet"
 	"minne/internal/lab"
 )
 
@@ -122,7 +123,7 @@ func topology(t tables, image string) lab.Topology {
 			border,
 			{Name: "isp-a", Forwards: true, Routes: via("198.51.100.10", "2001:db8:a1::2")},
 			{Name: "isp-b", Forwards: true, Routes: via("198.51.100.14", "2001:db8:b1::2")},
-			{Name: "world", EverywhereBut: prefixes("203.0.113.0/24", "198.51.100.0/24", "2001:db8::/32")},
+			{Name: "world", EverywhereBut: ipnet.Must("203.0.113.0/24", "198.51.100.0/24", "2001:db8::/32")},
 			{Name: "host-a", Routes: behind(t.hostA)},
 			{Name: "host-b", Routes: behind(t.hostB)},
 			{Name: "core", Forwards: true},
@@ -143,15 +144,8 @@ func topology(t tables, image string) lab.Topology {
 
 func port(node, name string, addresses ...string) lab.Port {
 	p := lab.Port{Node: node, Name: name}
-	p.Addresses = prefixes(addresses...)
+	p.Addresses = ipnet.Must(addresses...)
 	return p
-}
-
-func prefixes(texts ...string) (out []netip.Prefix) {
-	for _, t := range texts {
-		out = append(out, netip.MustParsePrefix(t))
-	}
-	return out
 }
 
 // peers makes the two sessions, one per family, between this end and the other.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/ipnet"
 	"minne/internal/lab/device"
 	"minne/internal/lab/pattern"
 	"minne/internal/lab/result"
@@ -37,7 +38,7 @@ const (
 )
 
 // benchmarking are the ranges that all networks of the rig are in; no destination that is drawn from a table is.
-var benchmarking = device.Prefixes("198.18.0.0/15", "2001:2::/48")
+var benchmarking = ipnet.Must("198.18.0.0/15", "2001:2::/48")
 
 // HostRoutes are the routes to destinations that don't come from a table: one for each family.
 func HostRoutes() []netip.Prefix { return append([]netip.Prefix(nil), device.OutHosts...) }

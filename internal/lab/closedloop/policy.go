@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/ipnet"
 	"minne/internal/lab"
 	"minne/internal/lab/device"
 	"minne/internal/lab/result"
@@ -215,7 +216,7 @@ const (
 )
 
 // world is all addresses of IPv4.
-var world = device.Prefixes("0.0.0.0/0")
+var world = ipnet.Must("0.0.0.0/0")
 
 // randomPackets are packets between random addresses of networks, with random ports.
 func randomPackets(networks []netip.Prefix, n int) []traffic.Packet {

@@ -29,6 +29,7 @@ import (
 	"runtime"
 	"slices"
 
+	"minne/internal/base/ipnet"
 	"minne/internal/lab"
 	"minne/internal/lab/device"
 	"minne/internal/lab/traffic"
@@ -61,7 +62,7 @@ type Place struct {
 	Bridge []string       // ports of a Minne, each of which is the only one of a bridge
 }
 
-var slowAddresses = device.Prefixes("198.18.1.1/24", "2001:2:0:3::1/64")
+var slowAddresses = ipnet.Must("198.18.1.1/24", "2001:2:0:3::1/64")
 
 // NextHop returns the i-th next hop of a family behind a device's port to the sink.
 func NextHop(i int, ipv6 bool) netip.Addr {

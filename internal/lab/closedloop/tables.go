@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 
+	"minne/internal/base/ipnet"
 	hosts "minne/internal/lab/destinations"
 	"minne/internal/lab/device"
 	"minne/internal/lab/traffic"
@@ -25,7 +26,7 @@ type Tables struct {
 }
 
 // The one route of each family in the small table: all destinations are behind it.
-var oneRoute = device.Prefixes("0.0.0.0/0", "::/0")
+var oneRoute = ipnet.Must("0.0.0.0/0", "::/0")
 
 // The places of the two routers.
 const onePlace, fullPlace = "one", "full"

@@ -9,13 +9,15 @@ import (
 	"testing"
 
 	"github.com/gaissmai/bart"
+
+	"minne/internal/base/ipnet"
 )
 
 func seeded() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
 
 // TestCoveredDrawsUniformly counts the draws of every address of a table with overlaps.
 func TestCoveredDrawsUniformly(t *testing.T) {
-	table := prefixes("192.0.2.0/30", "192.0.2.0/31", "198.51.100.8/32", "192.0.2.4/31", "2001:db8::/32", "224.0.0.0/4")
+	table := ipnet.Must("192.0.2.0/30", "192.0.2.0/31", "198.51.100.8/32", "192.0.2.4/31", "2001:db8::/32", "224.0.0.0/4")
 	draw, err := Covered(table)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +78,7 @@ func TestDefaultRouteCoversUnicastOnly(t *testing.T) {
 
 // TestEachPrefixTakesAllBeforeOneAgain follows two whole walks.
 func TestEachPrefixTakesAllBeforeOneAgain(t *testing.T) {
-	table := prefixes("2001:db8:1::/48", "2001:db8:2::/64", "2001:db8:3::7/128", "10.0.0.0/8", "ff00::/8")
+	table := ipnet.Must("2001:db8:1::/48", "2001:db8:2::/64", "2001:db8:3::7/128", "10.0.0.0/8", "ff00::/8")
 	draw, err := EachPrefix(table, true)
 	if err != nil {
 		t.Fatal(err)
@@ -96,10 +98,10 @@ func TestEachPrefixTakesAllBeforeOneAgain(t *testing.T) {
 }
 
 func TestNothingToDraw(t *testing.T) {
-	if _, err := Covered(prefixes("224.0.0.0/4", "2001:db8::/32", "127.0.0.1/32")); err == nil {
+	if _, err := Covered(ipnet.Must("224.0.0.0/4", "2001:db8::/32", "127.0.0.1/32")); err == nil {
 		t.Error("Covered accepts a table of martians")
 	}
-	if _, err := EachPrefix(prefixes("ff02::/16", "192.0.2.0/24"), true); err == nil {
+	if _, err := EachPrefix(ipnet.Must("ff02::/16", "192.0.2.0/24"), true); err == nil {
 		t.Error("EachPrefix accepts a table of martians")
 	}
 }
@@ -121,8 +123,8 @@ func TestPublicIsPublic(t *testing.T) {
 
 func TestSameSeedSameDraws(t *testing.T) {
 	for name, make := range map[string]func() (Draw, error){
-		"covered": func() (Draw, error) { return Covered(prefixes("192.0.2.0/24", "10.0.0.0/8")) },
-		"each":    func() (Draw, error) { return EachPrefix(prefixes("192.0.2.0/24", "10.0.0.0/8"), false) },
+		"covered": func() (Draw, error) { return Covered(ipnet.Must("192.0.2.0/24", "10.0.0.0/8")) },
+		"each":    func() (Draw, error) { return EachPrefix(ipnet.Must("192.0.2.0/24", "10.0.0.0/8"), false) },
 	} {
 		a, err := make()
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"minne/internal/base/ipnet"
 	"minne/internal/lab/fulltable"
 )
 
@@ -181,15 +182,9 @@ func prefixOf(line string) (netip.Prefix, error) {
 			first = "::/0"
 		}
 	}
-	if a, err := netip.ParseAddr(first); err == nil && a.Zone() == "" {
-		return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), nil
-	}
-	p, err := netip.ParsePrefix(first)
-	if err != nil || p.Addr().Is4In6() {
-		if len(first) > 50 {
-			first = first[:50] + "…"
-		}
-		return netip.Prefix{}, fmt.Errorf("%q: expected a prefix such as 192.0.2.0/24 or 2001:db8::/32 first in the line", first)
+	p, err := ipnet.Parse(first)
+	if err != nil {
+		return p, fmt.Errorf("%w first in the line", err)
 	}
 	return p.Masked(), nil
 }

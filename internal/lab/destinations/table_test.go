@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"minne/internal/base/ipnet"
 )
 
 const example = `# a comment
@@ -42,10 +44,10 @@ func TestLoad(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := prefixes("192.0.2.0/24", "198.51.100.0/24", "0.0.0.0/0", "10.1.2.3/32", "203.0.113.0/24"); !slices.Equal(got.IPv4, want) {
+		if want := ipnet.Must("192.0.2.0/24", "198.51.100.0/24", "0.0.0.0/0", "10.1.2.3/32", "203.0.113.0/24"); !slices.Equal(got.IPv4, want) {
 			t.Errorf("%s: IPv4 %v, expected %v", path, got.IPv4, want)
 		}
-		if want := prefixes("::/0", "2001:db8::/32", "2001:db8:1::/48"); !slices.Equal(got.IPv6, want) {
+		if want := ipnet.Must("::/0", "2001:db8::/32", "2001:db8:1::/48"); !slices.Equal(got.IPv6, want) {
 			t.Errorf("%s: IPv6 %v, expected %v", path, got.IPv6, want)
 		}
 		if got.Name != path || len(got.Prefixes()) != 8 {

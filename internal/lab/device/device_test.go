@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"minne/internal/base/ipnet"
 	"minne/internal/lab"
 	"minne/internal/subsystem/kernel"
 	"minne/internal/testing/testbuild"
@@ -93,7 +94,7 @@ func TestWhoForwards(t *testing.T) {
 // TestAddressesAreForBenchmarks holds every network of a rig in the ranges set aside (RFC 2544
 // appendix C.2.2, RFC 5180 section 8), and apart from the others: hosts are not on a port's own network.
 func TestAddressesAreForBenchmarks(t *testing.T) {
-	ranges := Prefixes("198.18.0.0/15", "2001:2::/48")
+	ranges := ipnet.Must("198.18.0.0/15", "2001:2::/48")
 	all := [][]netip.Prefix{InAddresses, OutAddresses, InHosts, OutHosts}
 	for i, networks := range all {
 		if len(networks) != len(ranges) {

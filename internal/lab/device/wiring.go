@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"net"
 	"net/netip"
+
+	"minne/internal/base/ipnet"
 )
 
 // The ports of a device in every rig of the lab, and its addresses on them, so
@@ -18,24 +20,16 @@ const (
 
 // The addresses of In and Out.
 var (
-	InAddresses  = Prefixes("198.18.0.1/24", "2001:2:0:1::1/64")
-	OutAddresses = Prefixes("198.19.0.1/24", "2001:2:0:2::1/64")
+	InAddresses  = ipnet.Must("198.18.0.1/24", "2001:2:0:1::1/64")
+	OutAddresses = ipnet.Must("198.19.0.1/24", "2001:2:0:2::1/64")
 )
 
 // The hosts behind In and Out: a network of each family, IPv4 first. None of them
 // holds an address of a port.
 var (
-	InHosts  = Prefixes("198.18.128.0/17", "2001:2:0:4000::/50")
-	OutHosts = Prefixes("198.19.128.0/17", "2001:2:0:c000::/50")
+	InHosts  = ipnet.Must("198.18.128.0/17", "2001:2:0:4000::/50")
+	OutHosts = ipnet.Must("198.19.128.0/17", "2001:2:0:c000::/50")
 )
-
-// Prefixes reads prefixes, which must be right.
-func Prefixes(texts ...string) (out []netip.Prefix) {
-	for _, t := range texts {
-		out = append(out, netip.MustParsePrefix(t))
-	}
-	return out
-}
 
 // Wiring is the network around a device.
 type Wiring struct {

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"minne/internal/base/ipnet"
 	"minne/internal/lab"
 	"minne/internal/lab/device"
 	"minne/internal/lab/result"
@@ -81,14 +82,14 @@ func plan(spec device.Spec) addressing {
 	a := addressing{
 		path: Bridged,
 		hosts: map[string][]netip.Prefix{
-			"client": device.Prefixes("198.18.0.2/24", "2001:2:0:1::2/64"),
-			"server": device.Prefixes("198.18.0.3/24", "2001:2:0:1::3/64"),
+			"client": ipnet.Must("198.18.0.2/24", "2001:2:0:1::2/64"),
+			"server": ipnet.Must("198.18.0.3/24", "2001:2:0:1::3/64"),
 		},
 	}
 	var client, server []lab.Route
 	if spec.Hops() > 0 {
 		a.path = Routed
-		a.hosts["server"] = device.Prefixes("198.19.0.2/24", "2001:2:0:2::2/64")
+		a.hosts["server"] = ipnet.Must("198.19.0.2/24", "2001:2:0:2::2/64")
 		a.ports = map[string][]netip.Prefix{device.In: device.InAddresses, device.Out: device.OutAddresses}
 		client, server = routes(a.hosts["server"], a.ports[device.In]), routes(a.hosts["client"], a.ports[device.Out])
 	}

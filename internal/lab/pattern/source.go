@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"minne/internal/base/ipnet"
 	"minne/internal/lab/destinations"
 )
 
@@ -157,7 +158,7 @@ func (p Pattern) tableDraws(ends Ends) (func(ipv6 bool) (destinations.Draw, erro
 
 // inside reports whether one of the networks holds the whole prefix.
 func inside(p netip.Prefix, networks []netip.Prefix) bool {
-	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Bits() <= p.Bits() && n.Contains(p.Addr()) })
+	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return ipnet.Within(p, n) })
 }
 
 // Prefixes returns the pattern's routing table; it is empty when the pattern names none.

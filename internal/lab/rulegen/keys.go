@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 
+	"minne/internal/base/ipnet"
 	"minne/internal/subsystem/fastpath/classify"
 )
 
@@ -114,7 +115,7 @@ func address(now [2]uint64, list []netip.Prefix, ipv6 bool, rng *rand.Rand, edge
 	}
 	a := p.Masked().Addr()
 	if rng.IntN(2) == 0 {
-		a = last(p)
+		a = ipnet.Last(p)
 	}
 	switch rng.IntN(4) {
 	case 0:
@@ -127,15 +128,6 @@ func address(now [2]uint64, list []netip.Prefix, ipv6 bool, rng *rand.Rand, edge
 		}
 	}
 	return classify.KeyAddress(a)
-}
-
-func last(p netip.Prefix) netip.Addr {
-	b := p.Masked().Addr().AsSlice()
-	for i := p.Bits(); i < len(b)*8; i++ {
-		b[i/8] |= 0x80 >> (i % 8)
-	}
-	a, _ := netip.AddrFromSlice(b)
-	return a
 }
 
 func port(now uint16, list []classify.Range, rng *rand.Rand, edge bool) uint16 {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"minne/internal/base/ipnet"
 )
 
 // This file and its neighbours check what the parts of a configuration mean for
@@ -198,20 +200,10 @@ func edge(p netip.Prefix) string {
 	switch {
 	case p.Addr() == p.Masked().Addr():
 		return "the network address"
-	case p.Addr().Is4() && p.Addr() == lastAddr(p):
+	case p.Addr().Is4() && p.Addr() == ipnet.Last(p):
 		return "the broadcast address"
 	}
 	return ""
-}
-
-// lastAddr returns the last address of a network.
-func lastAddr(p netip.Prefix) netip.Addr {
-	b := p.Masked().Addr().AsSlice()
-	for i := p.Bits(); i < len(b)*8; i++ {
-		b[i/8] |= 0x80 >> (i % 8)
-	}
-	a, _ := netip.AddrFromSlice(b)
-	return a
 }
 
 // interfaceExists refuses a name that is no interface of this configuration. It is asked once for every

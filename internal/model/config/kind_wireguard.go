@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"minne/internal/base/ipnet"
 )
 
 // WireGuard makes an encrypted tunnel with any number of peers (https://www.wireguard.com/protocol/). Packets
@@ -180,7 +182,7 @@ func TunnelRoutes(cfg *Config) (list []TunnelRoute) {
 		for _, peer := range sortedKeys(i.WireGuard.Peers) {
 			for n, a := range i.WireGuard.Peers[peer].Allowed {
 				inside := slices.ContainsFunc(i.Addresses, func(own Address) bool {
-					return own.Bits() <= a.Bits() && own.Contains(a.Addr())
+					return ipnet.Within(a.Prefix, own.Prefix)
 				})
 				if a.Bits() > 0 && !inside {
 					path := indexPath(joinPath(joinPath("interfaces", name)+".wireguard.peers", peer)+".allowed", n)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"minne/internal/base/ipnet"
 	"minne/internal/model/config"
 )
 
@@ -309,11 +310,8 @@ func parseAddress(w word, what string) (netip.Prefix, *wordError) {
 	if w.text == AnyName || w.text == SelfName {
 		return netip.Prefix{}, wrong(w, "", "", "%s can't be in a list", w.text)
 	}
-	if a, err := netip.ParseAddr(w.text); err == nil && a.Zone() == "" && !a.Is4In6() {
-		return netip.PrefixFrom(a, a.BitLen()), nil
-	}
-	p, err := netip.ParsePrefix(w.text)
-	if err != nil || p.Addr().Is4In6() {
+	p, err := ipnet.Parse(w.text)
+	if err != nil {
 		if strings.Trim(w.text, "0123456789-") == "" && w.text != "" {
 			return p, wrong(w, form+"; ports come after the destination", "", "%s instead of the %s", abridge(w.text), what)
 		}

@@ -8,18 +8,16 @@ import (
 	"regexp"
 	"strings"
 
+	"minne/internal/base/ipnet"
 	"minne/internal/model/config"
 )
 
 // ParseElement reads an element of a set of addresses or prefixes, as it is
 // written in a list file or in minne set add.
 func ParseElement(text string) (netip.Prefix, error) {
-	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" && !a.Is4In6() {
-		return netip.PrefixFrom(a, a.BitLen()), nil
-	}
-	p, err := netip.ParsePrefix(text)
+	p, err := ipnet.Parse(text)
 	switch {
-	case err != nil || p.Addr().Is4In6():
+	case err != nil:
 		return p, fmt.Errorf("%q is neither an address nor a prefix", abridge(text))
 	case p.Masked() != p:
 		return p, fmt.Errorf("%s has host bits; did you mean %s?", text, p.Masked())

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"minne/internal/base/ipnet"
 	"minne/internal/model/policy"
 )
 
@@ -171,10 +172,5 @@ func addressRange(p netip.Prefix) string {
 	if p.IsSingleIP() {
 		return p.Addr().String()
 	}
-	last := p.Addr().AsSlice()
-	for i := p.Bits(); i < len(last)*8; i++ {
-		last[i/8] |= 0x80 >> (i % 8)
-	}
-	end, _ := netip.AddrFromSlice(last)
-	return p.Addr().String() + "-" + end.String()
+	return p.Addr().String() + "-" + ipnet.Last(p).String()
 }

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"minne/internal/model/rib"
+	"minne/internal/base/ipnet"
 	"minne/internal/subsystem/fastpath/flow"
 )
 
@@ -111,7 +111,8 @@ func (s *Selection) word(word string) *string {
 func (s Selection) Filter() (f Filter, err error) {
 	prefix := func(to *netip.Prefix, text string) {
 		if text != "" && err == nil {
-			*to, err = rib.ParseDestination(text)
+			*to, err = ipnet.Parse(text)
+			*to = to.Masked()
 		}
 	}
 	prefix(&f.Source, s.Source)

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+
+	"minne/internal/base/ipnet"
 )
 
 // What a DHCP server gives to an interface is put in place here like what the
@@ -88,10 +90,9 @@ func (k *Kernel) withLearned(d Desired) Desired {
 // interface, or of a static route that is preferred to one of that metric. A server's route to it would
 // win by its length. The DHCP client refuses such routes and says so; here they are kept out before it runs, too.
 func (d Desired) has(p netip.Prefix, metric uint32) bool {
-	inside := func(n netip.Prefix) bool { return p.Bits() >= n.Bits() && n.Contains(p.Addr()) }
 	return p.Bits() > 0 && (slices.ContainsFunc(d.Interfaces, func(i DesiredInterface) bool {
-		return slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return inside(a.Masked()) })
+		return slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return ipnet.Within(p, a.Masked()) })
 	}) || slices.ContainsFunc(d.Routes, func(r DesiredRoute) bool {
-		return r.Table == 0 && (r.Metric <= metric || r.Metric == Metric(announceDistance)) && inside(r.Prefix)
+		return r.Table == 0 && (r.Metric <= metric || r.Metric == Metric(announceDistance)) && ipnet.Within(p, r.Prefix)
 	}))
 }

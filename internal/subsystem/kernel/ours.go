@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/ipnet"
 	"minne/internal/base/nlmsg"
 )
 
@@ -104,7 +105,7 @@ func addOurs(index int, p netip.Prefix) error {
 		w.attr(unix.IFA_LOCAL, p.Addr().AsSlice())
 		w.attr(unix.IFA_ADDRESS, p.Addr().AsSlice())
 		if p.Addr().Is4() && p.Bits() < 31 {
-			w.attr(unix.IFA_BROADCAST, broadcastOf(p))
+			w.attr(unix.IFA_BROADCAST, ipnet.Last(p).AsSlice())
 		}
 		w.attr32(unix.IFA_FLAGS, flags)
 		w.attr(ifaProto, []byte{addressProtocol})

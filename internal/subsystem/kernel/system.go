@@ -311,15 +311,6 @@ func addrOf(a netip.Prefix) *netlink.Addr {
 	}}
 }
 
-// broadcastOf is the last address of the network.
-func broadcastOf(a netip.Prefix) net.IP {
-	b := a.Addr().As4()
-	for i := a.Bits(); i < 32; i++ {
-		b[i/8] |= 0x80 >> (i % 8)
-	}
-	return b[:]
-}
-
 func (live) replaceRoute(r rib.Route) error {
 	return routeRequest(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, r)
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"minne/internal/base/ipnet"
 )
 
 // Elements of a set of addresses, which all are IPv4 or all IPv6, to be put in or taken out.
@@ -69,7 +71,7 @@ func (c *Elements) element(m message, p netip.Prefix) message {
 	first := p.Masked().Addr()
 	m = c.bound(m, first, false)
 	if c.Interval {
-		if behind := lastOf(p).Next(); behind.IsValid() {
+		if behind := ipnet.Last(p).Next(); behind.IsValid() {
 			m = c.bound(m, behind, true)
 		}
 	}
@@ -89,14 +91,4 @@ func (c *Elements) bound(m message, a netip.Addr, end bool) message {
 	}
 	m.close(element)
 	return m
-}
-
-// lastOf is the last address of a prefix.
-func lastOf(p netip.Prefix) netip.Addr {
-	bytes := p.Masked().Addr().AsSlice()
-	for bit := p.Bits(); bit < 8*len(bytes); bit++ {
-		bytes[bit/8] |= 0x80 >> (bit % 8)
-	}
-	a, _ := netip.AddrFromSlice(bytes)
-	return a
 }

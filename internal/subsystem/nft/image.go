@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/ipnet"
 	"minne/internal/base/nlmsg"
 )
 
@@ -310,7 +311,7 @@ func readSpans(table, set string, interval bool) ([]Span, error) {
 		if b.end {
 			continue
 		}
-		last := lastOf(netip.PrefixFrom(b.a, 0))
+		last := ipnet.Last(netip.PrefixFrom(b.a, 0))
 		if i+1 < len(bounds) {
 			last = bounds[i+1].a.Prev()
 		}
@@ -337,7 +338,7 @@ func Merge(spans []Span) (merged []Span) {
 }
 
 // SpanOf is a prefix as a span.
-func SpanOf(p netip.Prefix) Span { return Span{p.Masked().Addr(), lastOf(p)} }
+func SpanOf(p netip.Prefix) Span { return Span{p.Masked().Addr(), ipnet.Last(p)} }
 
 // Cover says whether all of inner is in outer, both merged.
 func Cover(outer, inner []Span) bool {

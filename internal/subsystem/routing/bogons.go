@@ -8,10 +8,12 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"minne/internal/base/ipnet"
 )
 
 // bogons4 are the IPv4 blocks that are not global unicast (RFC 6890 and its updates, RFC 5771, RFC 1112).
-var bogons4 = prefixes(
+var bogons4 = ipnet.Must(
 	"0.0.0.0/8",       // this network, RFC 791
 	"10.0.0.0/8",      // private use, RFC 1918
 	"100.64.0.0/10",   // shared address space, RFC 6598
@@ -29,7 +31,7 @@ var bogons4 = prefixes(
 )
 
 // bogons6 are the blocks inside 2000::/3 that are not global unicast; all outside of it is bogon anyway.
-var bogons6 = prefixes(
+var bogons6 = ipnet.Must(
 	"2001::/23",     // protocol assignments, RFC 2928
 	"2001:db8::/32", // documentation, RFC 3849
 	"2002::/16",     // 6to4, RFC 3056, deprecated by RFC 7526
@@ -42,14 +44,6 @@ const (
 	longest4 = 24
 	longest6 = 48
 )
-
-func prefixes(list ...string) []netip.Prefix {
-	out := make([]netip.Prefix, len(list))
-	for i, s := range list {
-		out[i] = netip.MustParsePrefix(s)
-	}
-	return out
-}
 
 // bogonPrefixes returns the list that permits (that is, matches) bogon prefixes. It never matches a default route.
 func bogonPrefixes(v6 bool) prefixList {

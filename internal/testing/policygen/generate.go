@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"minne/internal/base/ipnet"
 	"minne/internal/model/packet"
 	"minne/internal/model/policy"
 )
@@ -223,22 +224,13 @@ func (g *Generator) edgeAddress(p *policy.Policy, net netip.Prefix) netip.Addr {
 		}
 		if len(all) > 0 {
 			q := Choose(g, all...)
-			a := Choose(g, q.Addr(), q.Addr().Prev(), last(q), last(q).Next())
+			a := Choose(g, q.Addr(), q.Addr().Prev(), ipnet.Last(q), ipnet.Last(q).Next())
 			if a.IsValid() && net.Contains(a) {
 				return a
 			}
 		}
 	}
 	return g.within(net)
-}
-
-func last(p netip.Prefix) netip.Addr {
-	b := p.Addr().AsSlice()
-	for i := p.Bits(); i < len(b)*8; i++ {
-		b[i/8] |= 0x80 >> (i % 8)
-	}
-	a, _ := netip.AddrFromSlice(b)
-	return a
 }
 
 // Packet makes a packet that begins a connection, and what conntrack will say of it:

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"minne/internal/base/ipnet"
 )
 
 // Lease is what a DHCP server gave.
@@ -81,7 +83,7 @@ func parse(text string) (*Lease, error) {
 	address, err := netip.ParseAddr(v["ip"])
 	bits, err2 := strconv.Atoi(v["mask"])
 	if err != nil || err2 != nil || !address.Is4() || bits < smallestMask || bits > 32 || !unicast(address) ||
-		bits < 31 && (address == netip.PrefixFrom(address, bits).Masked().Addr() || address == lastOf(netip.PrefixFrom(address, bits))) {
+		bits < 31 && (address == netip.PrefixFrom(address, bits).Masked().Addr() || address == ipnet.Last(netip.PrefixFrom(address, bits))) {
 		return nil, fmt.Errorf("the DHCP server offered an unusable address: %q/%q", v["ip"], v["mask"])
 	}
 	l := &Lease{Address: netip.PrefixFrom(address, bits), Domain: v["domain"]}
@@ -108,15 +110,6 @@ func parse(text string) (*Lease, error) {
 // smallestMask is the least length of a prefix: no network is larger than a /8. Two routes to
 // halves of the Internet are how a default route is taken from whoever has it.
 const smallestMask = 8
-
-// lastOf is the broadcast address of a network.
-func lastOf(p netip.Prefix) netip.Addr {
-	b := p.Addr().As4()
-	for i := p.Bits(); i < 32; i++ {
-		b[i/8] |= 0x80 >> (i % 8)
-	}
-	return netip.AddrFrom4(b)
-}
 
 // routes are the classless routes, which stand in the place of the router when there are any
 // (RFC 3442), else a default route through the first router. What can't be a route is refused.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"minne/internal/base/ipnet"
 	"minne/internal/model/config"
 )
 
@@ -85,9 +86,6 @@ func leadsElsewhere(cfg *config.Config, s config.StaticRoute, name string) bool 
 	})
 }
 
-// inside says whether p is a part of a network, or the same.
-func inside(p netip.Prefix, n netip.Prefix) bool { return p.Bits() >= n.Bits() && n.Contains(p.Addr()) }
-
 // refuses says why an address can't be used, "" when it can.
 func (l Leasing) refuses(p netip.Prefix) string {
 	for _, o := range l.Others {
@@ -96,7 +94,7 @@ func (l Leasing) refuses(p netip.Prefix) string {
 		}
 	}
 	for _, o := range l.Elsewhere {
-		if inside(p.Masked(), o.Prefix) {
+		if ipnet.Within(p.Masked(), o.Prefix) {
 			return fmt.Sprintf("%s is a part of %s, which leads elsewhere", p, o.What)
 		}
 	}
@@ -124,7 +122,7 @@ func (l Leasing) sift(lease *Lease, leased []Network) {
 func (l Leasing) refusesRoute(lease *Lease, r Route, kept []Route, leased []Network) string {
 	if r.Prefix.Bits() > 0 {
 		for _, n := range slices.Concat(l.Own, leased) {
-			if inside(r.Prefix, n.Prefix) {
+			if ipnet.Within(r.Prefix, n.Prefix) {
 				return "it leads to a part of " + n.What
 			}
 		}

@@ -58,7 +58,7 @@ func TestLoad(t *testing.T) {
 
 func TestLoadRefusesJunk(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
-		{"junk", "192.0.2.0/24\n\nnonsense\n", `line 3: "nonsense": expected a prefix`},
+		{"junk", "192.0.2.0/24\n\nnonsense\n", `line 3: "nonsense": expected an address or a prefix`},
 		{"length", "192.0.2.0/33\n", "line 1"},
 		{"zone", "fe80::1%eth0\n", "line 1"},
 		{"mapped", "::ffff:192.0.2.0/120\n", "line 1"},

@@ -117,7 +117,7 @@ func (v *voices) disagreements(p *policy.Policy, trials []trial, verdicts map[st
 		}
 		v.barrier(s)
 		for i, t := range list {
-			want := policy.Judge(p, t.what, t.state)
+			want := policy.Evaluate(p, t.what, t.state)
 			if want.Rule != nil {
 				counted[want.Rule.ID]++
 			}
@@ -245,7 +245,7 @@ func (s *seen) verdict(t trial, id uint32, want policy.Verdict) string {
 func (t trial) odd() bool { return t.what.Protocol == 99 || t.what.Protocol == 253 }
 
 // shrink makes a failing policy small: it leaves out lines as long as the packets
-// are judged differently.
+// are evaluated differently.
 func (v *voices) shrink(d policygen.Draft, trials []trial) (policygen.Draft, []trial) {
 	return d.Shrink(func(d policygen.Draft) bool {
 		p, err := d.Compile()

@@ -11,7 +11,7 @@ import (
 	"minne/internal/model/policy"
 )
 
-// ask judges a packet that comes in by one interface and leaves by another, "" for the router. nil
+// ask evaluates a packet that comes in by one interface and leaves by another, "" for the router. nil
 // when there is no firewall.
 func (g *offloader) ask(in, out string, s packet.Summary) *show.Firewalled {
 	g.mu.Lock()
@@ -20,7 +20,7 @@ func (g *offloader) ask(in, out string, s packet.Summary) *show.Firewalled {
 	if p == nil {
 		return nil
 	}
-	v := policy.Judge(g.filter.WithLive(p), policy.Packet{
+	v := policy.Evaluate(g.filter.WithLive(p), policy.Packet{
 		In: in, Out: out, Source: s.Source, Destination: s.Destination, Protocol: s.Protocol,
 		SourcePort: s.SrcPort, DestPort: s.DstPort, ICMPType: s.ICMPType, HopLimit: s.TTL,
 	}, policy.New)

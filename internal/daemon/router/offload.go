@@ -38,7 +38,7 @@ func newOffloader(log *slog.Logger, filter *firewall.Firewall, fast *fastpath.Fa
 // Plan tells nothing: the firewall tells what changes.
 func (*offloader) Plan(context.Context, firewall.Desired) ([]plan.Change, error) { return nil, nil }
 
-// Apply makes the fast path judge as the firewall does.
+// Apply makes the fast path evaluate as the firewall does.
 func (g *offloader) Apply(ctx context.Context, d firewall.Desired) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -64,7 +64,7 @@ func (g *offloader) tell(ctx context.Context) error {
 	return g.fast.Firewall().Apply(ctx, g.lowered)
 }
 
-// ForceChanged makes the fast path judge again, or leave all to the kernel, when the rules of the
+// ForceChanged makes the fast path evaluate again, or leave all to the kernel, when the rules of the
 // policy are in force there, or no longer.
 func (g *offloader) ForceChanged() {
 	g.mu.Lock()

@@ -11,7 +11,7 @@ import (
 // The intermediate form. All names are resolved: zones, sets, rules and pairs are
 // numbers into the slices of the Policy, so that whoever lowers it looks nothing up.
 //
-// How a packet is judged:
+// How a packet is evaluated:
 //
 //  1. Its pair is the zone of the interface it came in by and the zone of the one
 //     it leaves by, with Self for the router as source or destination.
@@ -86,7 +86,7 @@ type Set struct {
 type Pair struct {
 	From, To  ZoneID
 	Rules     []int // places in Policy.Rules, in the order in which they are read
-	Stateless bool  // each packet is judged alone; then the way back is stateless too
+	Stateless bool  // each packet is evaluated alone; then the way back is stateless too
 	Default   Action
 	Log       bool // whether packets that Default denies are logged
 }

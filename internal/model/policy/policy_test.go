@@ -324,7 +324,7 @@ func TestFiles(t *testing.T) {
 }
 
 // The reference's words on a policy that uses most of what there is.
-func TestJudge(t *testing.T) {
+func TestEvaluate(t *testing.T) {
 	r, err := compileText(t, head+"routing: {bgp: {asn: 64500, peers: {isp: {address: 198.51.100.2, asn: 64501}}}}\nsystem: {router-id: 192.0.2.1}\n"+sets+`
     - {from: wan, to: dmz, rules: [permit tcp any @web 443, "reject tcp any @web"]}
     - {from: any, to: dmz, rules: [deny udp @noc any, permit udp any any @high]}
@@ -359,7 +359,7 @@ func TestJudge(t *testing.T) {
 		{"", "wan0", "198.51.100.1", "8.8.8.8", protoUDP, 53, New, Permit, ""},
 		{"eth9", "wan0", "192.0.2.7", "8.8.8.8", protoUDP, 53, New, Deny, ""},
 	} {
-		v := Judge(r.Policy, Packet{In: c.in, Out: c.out, Source: netip.MustParseAddr(c.from), Destination: netip.MustParseAddr(c.to),
+		v := Evaluate(r.Policy, Packet{In: c.in, Out: c.out, Source: netip.MustParseAddr(c.from), Destination: netip.MustParseAddr(c.to),
 			Protocol: c.protocol, SourcePort: 40000, DestPort: c.port, HopLimit: 64}, c.state)
 		rule := ""
 		if v.Rule != nil {
@@ -401,7 +401,7 @@ func TestSchedules(t *testing.T) {
 				when = d
 			}
 		}
-		v := Judge(r.Policy, Packet{In: "lan0", Out: "wan0", Source: netip.MustParseAddr("192.0.2.7"), Destination: netip.MustParseAddr("8.8.8.8"),
+		v := Evaluate(r.Policy, Packet{In: "lan0", Out: "wan0", Source: netip.MustParseAddr("192.0.2.7"), Destination: netip.MustParseAddr("8.8.8.8"),
 			Protocol: protoTCP, SourcePort: 40000, DestPort: 80, HopLimit: 64, At: when}, New)
 		if v.Rule == nil && want != "" || v.Rule != nil && v.Rule.Text != want {
 			t.Errorf("%s: %+v, want %q", at, v.Rule, want)

@@ -28,7 +28,7 @@ func matchesAlone(r *nft.Rule, w policy.Packet) bool {
 		(r.HopLimit == 0 || r.HopLimit == w.HopLimit) && r.TCPFlags == 0
 }
 
-// passesAlone judges a packet by the rules of the guard.
+// passesAlone evaluates a packet by the rules of the guard.
 func passesAlone(rules []nft.Rule, chains []nft.Chain, w policy.Packet) bool {
 	for i := range rules {
 		switch r := &rules[i]; {
@@ -62,7 +62,7 @@ func TestAlone(t *testing.T) {
 				continue
 			}
 			passed++
-			v := policy.Judge(p, w, policy.New)
+			v := policy.Evaluate(p, w, policy.New)
 			if v.Action != policy.Permit || v.Rule != nil && (v.Rule.Limit != nil || v.Rule.Schedule != nil) {
 				t.Fatalf("seed %d: %+v passes, but the rules say %+v\n%s", seed, w, v, draft.Text())
 			}

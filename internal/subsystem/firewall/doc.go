@@ -4,8 +4,8 @@
 // counters back, and changes its sets while the router runs.
 //
 // The rules are one table, inet minne_policy, which is replaced in one transaction:
-// a packet is judged by the old rules or by the new ones. Other tables are not
+// a packet is evaluated by the old rules or by the new ones. Other tables are not
 // touched, and connections go on, since conntrack is not part of a table. How the
 // table is laid out stands in text.go. Behind it stands inet minne_guard, which
-// drops what the rules have not judged, see stand.go.
+// drops what the rules have not evaluated, see stand.go.
 package firewall

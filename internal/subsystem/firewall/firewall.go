@@ -179,7 +179,7 @@ func (f *Firewall) remove() error {
 }
 
 // endForbidden ends the connections that a policy forbids: those with an address in one of the
-// changed prefixes, or all for nil. With live elements in its sets, the policy is judged as it is.
+// changed prefixes, or all for nil. With live elements in its sets, the policy is evaluated as it is.
 // The caller holds order.
 func (f *Firewall) endForbidden(p *policy.Policy, changed []netip.Prefix) error {
 	if none, err := noConnections(); err == nil && none {

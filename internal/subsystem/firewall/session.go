@@ -37,9 +37,9 @@ func (d Desired) Cuts(cfg *config.Config, client, server netip.AddrPort) string 
 		SourcePort: client.Port(), DestPort: server.Port(), HopLimit: 64}
 	back := policy.Packet{Out: in, Source: server.Addr(), Destination: client.Addr(), Protocol: unix.IPPROTO_TCP,
 		SourcePort: server.Port(), DestPort: client.Port(), HopLimit: 64}
-	verdict := policy.Judge(d.Policy, there, policy.New)
+	verdict := policy.Evaluate(d.Policy, there, policy.New)
 	if verdict.Action == policy.Permit {
-		verdict = policy.Judge(d.Policy, back, policy.Established)
+		verdict = policy.Evaluate(d.Policy, back, policy.Established)
 	}
 	switch {
 	case verdict.Action == policy.Permit:

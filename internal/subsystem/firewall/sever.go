@@ -18,7 +18,7 @@ import (
 )
 
 // Connections that a new policy forbids end with it. Conntrack keeps them, and
-// the rules let pass what conntrack keeps, so each is judged again by the
+// the rules let pass what conntrack keeps, so each is evaluated again by the
 // reference, and forgotten when it would not be permitted today. Its next packet
 // is then one without a connection, about which the rules decide.
 //
@@ -84,7 +84,7 @@ func (f forbidden) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 	case unix.IPPROTO_ICMPV6:
 		packet.ICMPType, packet.SourcePort, packet.DestPort = 128, 0, 0
 	}
-	return policy.Judge(f.p, packet, policy.New).Action != policy.Permit
+	return policy.Evaluate(f.p, packet, policy.New).Action != policy.Permit
 }
 
 func addr(ip net.IP) netip.Addr {

@@ -17,7 +17,7 @@ import (
 
 // What stands in the kernel. With a firewall that is two tables:
 //
-//	inet minne_policy    the rules, compiled by nft(8); the first of forward and input marks what they are about to judge
+//	inet minne_policy    the rules, compiled by nft(8); the first of forward and input marks what they are about to evaluate
 //	inet minne_guard     behind it: lets pass what is marked, and drops all else but what keeps the router alive (alone.go)
 //
 // Nobody but this process can change either (see nft.Load). The guard is one transaction of netlink without any
@@ -35,7 +35,7 @@ const (
 	guardMark  = 1 << 31 // of the packet's mark
 )
 
-// markLine is the rule that marks what the table is there to judge.
+// markLine is the rule that marks what the table is there to evaluate.
 const markLine = "meta mark set meta mark | 0x80000000"
 
 // standing is what this process knows of the tables.

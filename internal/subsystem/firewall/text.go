@@ -147,13 +147,13 @@ func (t *text) services() {
 		}
 	}
 	t.chain("services", in...)
-	if t.judgesOwn() {
+	if t.evaluatesOwn() {
 		t.chain("services_out", out...)
 	}
 }
 
-// judgesOwn reports whether some rule is about what the router itself sends.
-func (t *text) judgesOwn() bool {
+// evaluatesOwn reports whether some rule is about what the router itself sends.
+func (t *text) evaluatesOwn() bool {
 	return slices.ContainsFunc(t.p.Pairs, func(p policy.Pair) bool { return p.From == policy.Self && len(p.Rules) > 0 })
 }
 
@@ -254,9 +254,9 @@ func (t *text) input(early, late []string) {
 	t.chain("input", append(lines, "goto default_deny_log")...)
 }
 
-// output judges what the router itself sends, where a policy says something about it.
+// output evaluates what the router itself sends, where a policy says something about it.
 func (t *text) output() {
-	if !t.judgesOwn() {
+	if !t.evaluatesOwn() {
 		return
 	}
 	lines := []string{"type filter hook output priority filter; policy accept;", `oifname "lo" accept`}

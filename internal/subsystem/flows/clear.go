@@ -16,7 +16,7 @@ import (
 )
 
 // Clear makes the kernel forget the connections that a filter chooses, and returns how many. Their flows
-// are the fast path's until it asks conntrack again: the caller sees to that. What goes on is judged like
+// are the fast path's until it asks conntrack again: the caller sees to that. What goes on is evaluated like
 // what begins a connection.
 func (t *Table) Clear(ctx context.Context, f Filter) (int, error) {
 	z, end, err := t.begin(ctx)

@@ -5,7 +5,7 @@
 // table of package firewall. It does no I/O.
 //
 // Only ways from zone to zone are lowered; to and from the router itself the
-// kernel judges. What the fast path can't repeat exactly it leaves to the kernel,
+// kernel evaluates. What the fast path can't repeat exactly it leaves to the kernel,
 // and a rule that matches too much is exact as long as it says so: the kernel
 // looks at the packet anew.
 //

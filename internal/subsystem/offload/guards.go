@@ -14,7 +14,7 @@ import (
 // Guards stand in front of the rules: packets that the kernel must see whatever the
 // rules say of them.
 //
-//   - Fragments: the kernel judges the packet that they make together. (The first one
+//   - Fragments: the kernel evaluates the packet that they make together. (The first one
 //     has ports like any packet; the program knows it as a fragment.)
 //   - Where state is kept, what is neither TCP nor UDP: the fast path can't ask
 //     conntrack about it, and it may be an error about a connection.

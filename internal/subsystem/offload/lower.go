@@ -127,7 +127,7 @@ func (l *lowering) reached(pair *policy.Pair) (rules []int, open bool) {
 	return pair.Rules, true
 }
 
-// meaning is equal for pairs that judge alike.
+// meaning is equal for pairs that evaluate alike.
 func meaning(pair *policy.Pair, rules []int, open bool) string {
 	key := fmt.Appendf(nil, "%t %t ", pair.Stateless, open)
 	if open {

@@ -85,7 +85,7 @@ func firstWrong(p *policy.Policy, list []asked, tests map[int]int, kinds map[str
 
 // timed reports whether the rule that decides holds at some hours only.
 func timed(p *policy.Policy, w policy.Packet) bool {
-	said := policy.Judge(p, w, policy.New)
+	said := policy.Evaluate(p, w, policy.New)
 	return said.Rule != nil && said.Rule.Schedule != nil
 }
 

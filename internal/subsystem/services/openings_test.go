@@ -75,7 +75,7 @@ services:
 		if c.six {
 			from, to = netip.MustParseAddr("2001:db8::7"), netip.MustParseAddr("2001:db8::1")
 		}
-		v := policy.Judge(r.Policy, policy.Packet{In: c.in, Out: c.out, Source: from, Destination: to,
+		v := policy.Evaluate(r.Policy, policy.Packet{In: c.in, Out: c.out, Source: from, Destination: to,
 			Protocol: c.protocol, SourcePort: c.from, DestPort: c.port, HopLimit: 64}, policy.New)
 		rule := ""
 		if v.Rule != nil {

@@ -99,7 +99,7 @@ func (v *Voice) key(w policy.Packet, way filter.ZonePair, icmpCode uint8, fragme
 
 // want is the verdict that the reference's means for the fast path.
 func (v *Voice) want(w policy.Packet, pair *policy.Pair, fragment bool) filter.Verdict {
-	said := policy.Judge(v.Policy, w, policy.New)
+	said := policy.Evaluate(v.Policy, w, policy.New)
 	if fragment || v.guarded(w, pair) || said.Action == policy.Reject || said.Action == policy.Permit && !pair.Stateless ||
 		said.Rule != nil && (said.Rule.Limit != nil || said.Rule.Schedule != nil) {
 		return filter.Verdict{Action: filter.Kernel}

@@ -10,7 +10,7 @@ import (
 	"minne/internal/model/rib"
 )
 
-// Decide judges one frame that arrived on the port. Where several next hops are
+// Decide evaluates one frame that arrived on the port. Where several next hops are
 // equally good there is one verdict per next hop, and a router may follow any of
 // them as long as it keeps to it for a flow; in all other cases there is one.
 func (r *Router) Decide(ingress int, frame []byte) []Verdict {

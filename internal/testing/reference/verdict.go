@@ -3,7 +3,7 @@
 // Package reference is a router that is only meant to be right: plain Go, one
 // lookup per prefix length, written from the RFCs (791, 1071, 1122, 1624, 1812,
 // 3021, 3704, 4291, 4443, 8200) and from what Linux documents of its own choices
-// where the RFCs leave room. It is the first of the three voices that judge the
+// where the RFCs leave room. It is the first of the three voices that evaluate the
 // fast path; the others are the eBPF program and the kernel.
 //
 // A frame gets one of three verdicts. Forward names the port and the exact bytes.
@@ -74,7 +74,7 @@ const (
 	TTLExpired        Reason = "ttl"               // 0 or 1 left: the kernel tells the sender
 	LocalDest         Reason = "local"             // for the router itself
 	OwnSource         Reason = "own-source"        // claims to come from the router
-	SourceCheckFailed Reason = "source-check"      // a source check that the kernel has to judge
+	SourceCheckFailed Reason = "source-check"      // a source check that the kernel has to evaluate
 	NoRoute           Reason = "no-route"          // nothing matches: the kernel tells the sender
 	UnreachableRoute  Reason = "unreachable"       // route of that type
 	ProhibitRoute     Reason = "prohibit"          // route of that type

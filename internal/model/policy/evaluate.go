@@ -42,9 +42,9 @@ type Verdict struct {
 	Log    bool
 }
 
-// Judge judges a packet that is forwarded, comes to the router or leaves it. The
+// Evaluate evaluates a packet that is forwarded, comes to the router or leaves it. The
 // state is not looked at where a pair keeps none.
-func Judge(p *Policy, packet Packet, state State) Verdict {
+func Evaluate(p *Policy, packet Packet, state State) Verdict {
 	if packet.In == "" && packet.Out == "lo" || packet.In == "lo" && packet.Out == "" {
 		return Verdict{Action: Permit} // the router with itself
 	}

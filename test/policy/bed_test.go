@@ -36,7 +36,7 @@ type bed struct {
 
 func newBed(t *testing.T) *bed {
 	b := &bed{t: t}
-	// One CPU for all: a packet that is sent is judged before the next is.
+	// One CPU for all: a packet that is sent is evaluated before the next is.
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
 	var before, one unix.CPUSet
@@ -159,7 +159,7 @@ type stamped struct {
 	source netip.Addr
 }
 
-// barrier waits until everything sent so far was judged: the kernel answers an
+// barrier waits until everything sent so far was evaluated: the kernel answers an
 // ARP request behind it, on the same CPU.
 func (b *bed) barrier(s *seen) {
 	arp := packet.Ethernet{Dst: packet.BroadcastMAC, Src: b.peer[0], Type: packet.TypeARP}

@@ -41,7 +41,7 @@ func newLoaded(t *testing.T) *loaded {
 	log := slog.New(slog.DiscardHandler)
 	desired := fastpath.Desired{Mode: "generic", Interfaces: map[string]fastpath.DesiredPort{}}
 	for i := range policygen.Ports {
-		desired.Interfaces[policygen.PortName(i)] = fastpath.DesiredPort{FastPath: true, Judged: true}
+		desired.Interfaces[policygen.PortName(i)] = fastpath.DesiredPort{FastPath: true, Evaluated: true}
 		link, err := netlink.LinkByName(policygen.PortName(i))
 		must(t, err)
 		l.ports[i] = link.Attrs().Index
@@ -68,7 +68,7 @@ func newLoaded(t *testing.T) *loaded {
 	return l
 }
 
-// disagreement is about the first packet that the program judges otherwise than the reference, ""
+// disagreement is about the first packet that the program evaluates otherwise than the reference, ""
 // when there is none. The verdicts that they agree about are counted.
 func (l *loaded) disagreement(p *policy.Policy, trials []trial, verdicts map[string]int) string {
 	l.t.Helper()
@@ -119,8 +119,8 @@ func wrongly(got fastpath.Verdict, want filter.Verdict, egress int) string {
 	switch {
 	case got.Action != action:
 		return "another verdict"
-	case want.Action != filter.Kernel && got.Judged != want:
-		return fmt.Sprintf("the rules say %+v", got.Judged)
+	case want.Action != filter.Kernel && got.Evaluated != want:
+		return fmt.Sprintf("the rules say %+v", got.Evaluated)
 	case want.Action == filter.Drop && got.Reason.String() != "denied":
 		return "dropped for another reason"
 	case want.Action == filter.Permit && got.Egress != egress:

@@ -57,7 +57,7 @@ func TestOneBook(t *testing.T) {
 			t.Errorf("%s: %d packets were sent and answered, the book has %v packets and %v bytes, %d packets of them by the fast path",
 				to.address, sent, f.Packets, f.Bytes, f.FastPath)
 		}
-		if fastPathJudges && (f.Path != flows.PathFast || f.FastPath < 1000) {
+		if fastPathEvaluates && (f.Path != flows.PathFast || f.FastPath < 1000) {
 			t.Errorf("%s: forwarded by %s, %d packets by the fast path", to.address, f.Path, f.FastPath)
 		}
 		if f.From != "lan" || f.To != "wan" || f.TranslatedSource == nil || f.State != "assured" {
@@ -88,7 +88,7 @@ func TestTotalsOutliveFlows(t *testing.T) {
 		talk()
 		l.agrees("established", flows.PathFast, 380)
 		n.apply(networkConfig + "fast-path: {flows: 5000}\n") // needs another program
-		if o := n.observe(); fastPathJudges && (o.Firewall == nil || o.Firewall.Flows != 5000) {
+		if o := n.observe(); fastPathEvaluates && (o.Firewall == nil || o.Firewall.Flows != 5000) {
 			t.Errorf("the program was not exchanged: %+v", o.Firewall)
 		}
 		l.agrees("established", "", 380)
@@ -156,7 +156,7 @@ func (l *ledger) agrees(state, path string, fastPath uint64) {
 		l.n.t.Errorf("%s: %s, the book has %v packets and %v bytes, %d packets by the fast path; %v packets and %v bytes were sent, expected it %s",
 			l.address, f.State, f.Packets, f.Bytes, f.FastPath, sent.Packets, sent.Bytes, state)
 	}
-	if fastPathJudges && (path != "" && f.Path != path || f.FastPath < fastPath) {
+	if fastPathEvaluates && (path != "" && f.Path != path || f.FastPath < fastPath) {
 		l.n.t.Errorf("%s: forwarded by %s, %d packets by the fast path; expected by %s and at least %d", l.address, f.Path, f.FastPath, path, fastPath)
 	}
 }

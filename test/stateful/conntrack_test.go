@@ -72,7 +72,7 @@ func TestTimeoutsAreRefreshed(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 	}
 	n.wantCarried("lan", before, 20)
-	if seen := n.packetsOf(t) - kernelBefore; fastPathJudges && seen != 0 {
+	if seen := n.packetsOf(t) - kernelBefore; fastPathEvaluates && seen != 0 {
 		t.Errorf("the kernel saw %d packets of a connection that the fast path carries", seen)
 	}
 	eventually(t, "the silent connection ends", func() bool { return len(n.entries(packet.ProtoUDP, 5001)) == 0 })
@@ -89,7 +89,7 @@ func (n *network) packetsOf(t *testing.T) uint64 {
 }
 
 // A connection that somebody deletes from conntrack ends in the fast path, too: the
-// kernel judges its next packets anew.
+// kernel evaluates its next packets anew.
 func TestDeletedConnection(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t)
@@ -244,7 +244,7 @@ func TestSpoofedEnd(t *testing.T) {
 			for range 20 {
 				must(t, saidAndHeard(c))
 			}
-			if fastPathJudges {
+			if fastPathEvaluates {
 				if got := n.carried("lan") - before; got < 20 {
 					t.Errorf("the fast path forwarded %d of the connection's packets afterwards, want at least 20", got)
 				}

@@ -131,14 +131,14 @@ func (r *router) observe() (o fastpath.Observed) {
 	return o
 }
 
-// fastPathJudges says that the fast path forwards between zones. Where it does not, the tests hold
+// fastPathEvaluates says that the fast path forwards between zones. Where it does not, the tests hold
 // the kernel to itself, and find out only that their beds are sound.
-const fastPathJudges = true
+const fastPathEvaluates = true
 
 // awaitFastPath returns when the fast path can send on all of these ports.
 func (r *router) awaitFastPath(ports ...string) {
 	r.t.Helper()
-	if !fastPathJudges {
+	if !fastPathEvaluates {
 		return
 	}
 	eventually(r.t, "the fast path sends on all ports", func() bool {
@@ -170,7 +170,7 @@ func (r *router) carried(port string) uint64 {
 // wantCarried wants the fast path to have forwarded at least that many packets from a port since before.
 func (r *router) wantCarried(port string, before, packets uint64) {
 	r.t.Helper()
-	if !fastPathJudges {
+	if !fastPathEvaluates {
 		return
 	}
 	if got := r.carried(port) - before; got < packets {

@@ -30,7 +30,7 @@ import (
 // out of them must be the same, byte for byte.
 //
 // Behind each port is a wire, not a host: the test sends raw frames and reads all
-// that comes out. All of it happens on one CPU, so a router has judged a frame and
+// that comes out. All of it happens on one CPU, so a router has evaluated a frame and
 // sent what it sends before it answers an ARP request that came behind the frame;
 // after a second request on every port, everything has also been read.
 type twins struct {

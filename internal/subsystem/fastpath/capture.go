@@ -224,7 +224,7 @@ type capturedNames struct {
 func (f *FastPath) namesOf() capturedNames {
 	names := capturedNames{links: map[int]string{}, rules: &[2]atomic.Pointer[filter.Policy]{}}
 	f.locked(func() {
-		names.rules = &f.tables.judgedBy
+		names.rules = &f.tables.evaluatedBy
 		for index := range f.tables.links {
 			names.links[index] = f.tables.nameOf(index)
 		}

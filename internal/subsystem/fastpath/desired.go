@@ -27,9 +27,9 @@ type Desired struct {
 // DesiredPort is what one interface should do.
 type DesiredPort struct {
 	FastPath  bool             `json:"fast-path"`
-	Judged    bool             `json:"judged,omitempty"`  // the firewall judges its packets: off until it is told (Firewall.Apply)
-	AntiSpoof config.AntiSpoof `json:"anti-spoof"`        // on top of the kernel's rp_filter
-	Carried   bool             `json:"carried,omitempty"` // by the program of the port that it sits on: none of its own
+	Evaluated bool             `json:"evaluated,omitempty"` // the firewall evaluates its packets: off until it is told (Firewall.Apply)
+	AntiSpoof config.AntiSpoof `json:"anti-spoof"`          // on top of the kernel's rp_filter
+	Carried   bool             `json:"carried,omitempty"`   // by the program of the port that it sits on: none of its own
 }
 
 // Render is what cfg asks of the fast path.
@@ -41,7 +41,7 @@ func Render(cfg *config.Config) (Desired, error) {
 	}
 	d.Structure, d.Auto = structure, cfg.FastPath.Structure == "auto"
 	d.Guard = guard.Render(cfg, runtime.NumCPU())
-	judged, masters := judges(cfg), cfg.Masters()
+	evaluated, masters := evaluates(cfg), cfg.Masters()
 	for name, i := range cfg.Interfaces {
 		kind := cfg.Kind(name)
 		if kind.Name != "" && kind.FastPath == config.NoProgram && !kind.Routed || masters[name].Kind.Name == "bond" {
@@ -49,7 +49,7 @@ func Render(cfg *config.Config) (Desired, error) {
 		}
 		d.Interfaces[name] = DesiredPort{
 			FastPath:  d.Mode != "off" && i.FastPath.On() && !i.Disabled,
-			Judged:    judged,
+			Evaluated: evaluated,
 			AntiSpoof: i.AntiSpoof,
 			Carried:   kind.FastPath == config.ParentProgram,
 		}
@@ -65,8 +65,8 @@ func (d Desired) structureName() string {
 	return d.Structure.String()
 }
 
-// judges reports whether the configuration has a firewall.
-func judges(cfg *config.Config) bool {
+// evaluates reports whether the configuration has a firewall.
+func evaluates(cfg *config.Config) bool {
 	for _, i := range cfg.Interfaces {
 		if i.Zone != "" {
 			return true

@@ -501,7 +501,7 @@ func (f *FastPath) wantedPorts() map[int]string {
 	wanted := map[int]string{}
 	for _, l := range f.tables.links {
 		d, ok := f.desired.Interfaces[l.Name]
-		if !ok || !d.FastPath || l.Loopback || d.Judged && f.firewall.policy == nil {
+		if !ok || !d.FastPath || l.Loopback || d.Evaluated && f.firewall.policy == nil {
 			continue
 		}
 		bottom := l

@@ -22,7 +22,7 @@ import (
 )
 
 // The firewall in the fast path. The program has two of each table; which of them packets are
-// judged by stands in one word (control.policy), so a new firewall takes the place of the
+// evaluated by stands in one word (control.policy), so a new firewall takes the place of the
 // old one for every packet at once.
 
 // Flags of control.policy, POLICY_ in bpf/policy.h.
@@ -58,8 +58,8 @@ const (
 type firewall struct {
 	told    bool // ApplyFirewall was called: what is here is the operator's word
 	policy  *filter.Policy
-	tables  *classify.Tables // nil when the kernel judges
-	kernel  string           // why the kernel judges all; "" when it does not
+	tables  *classify.Tables // nil when the kernel evaluates
+	kernel  string           // why the kernel evaluates all; "" when it does not
 	compile time.Duration
 	swap    time.Duration        // the last time
 	modules string               // of the kernel, when it was found to have no such functions
@@ -79,7 +79,7 @@ func (f *FastPath) Firewall() Firewall { return Firewall{f} }
 // Plan tells nothing: what changes in the firewall, the kernel's part of it tells.
 func (Firewall) Plan(context.Context, *filter.Policy) ([]plan.Change, error) { return nil, nil }
 
-// Apply makes packets be judged by p from now on; nil is no firewall. Every packet is judged
+// Apply makes packets be evaluated by p from now on; nil is no firewall. Every packet is evaluated
 // wholly by the old one or the new one. Flows that were known are learned anew from conntrack, so
 // what was ended there passes no more when Apply returns. What the fast path can't repeat is left
 // to the kernel, so there is nothing that fails an apply but a machine that refuses memory; then all packets
@@ -101,17 +101,17 @@ func (w Firewall) Apply(_ context.Context, p *filter.Policy) error {
 	if f.capturing != nil && f.capturing.byRule && !sameCounters(f.firewall.counted, f.firewall.policy) {
 		f.dropCapture(f.capturing, errors.New("the rules have changed: check the rule's number and restart the capture"))
 	}
-	err := f.putJudged(p)
+	err := f.putEvaluated(p)
 	if err != nil {
 		f.firewall.kernel, f.firewall.tables = "the fast path could not load these rules: "+err.Error(), nil
 	}
-	f.tables.unjudged = err != nil
+	f.tables.unevaluated = err != nil
 	f.tables.renderControl()
 	return err
 }
 
-// putJudged puts the firewall that was told into the program, or into another one with more room.
-func (f *FastPath) putJudged(p *filter.Policy) error {
+// putEvaluated puts the firewall that was told into the program, or into another one with more room.
+func (f *FastPath) putEvaluated(p *filter.Policy) error {
 	s := f.prog.shape
 	s.firewall = f.firewall.shape(s.firewall, f.desired.Flows)
 	switch {
@@ -229,7 +229,7 @@ func (f *FastPath) withFlowsOrWithout(s shape, load func(shape) error) error {
 	return err
 }
 
-// putFirewall writes the firewall into the program's tables and makes packets be judged by it.
+// putFirewall writes the firewall into the program's tables and makes packets be evaluated by it.
 func (t *tables) putFirewall(w *firewall) error {
 	start := time.Now()
 	m, p := &t.prog.firewall, w.policy
@@ -259,7 +259,7 @@ func (t *tables) putFirewall(w *firewall) error {
 	before := w.counts()
 	t.prog.control.store(controlPolicy, pair(flags, fingerprint(p)))
 	m.flows.Invalidate()
-	mapped.WaitForReaders() // now no packet is judged by the old firewall
+	mapped.WaitForReaders() // now no packet is evaluated by the old firewall
 	m.keep(numbers)
 	w.swap = time.Since(start)
 	return w.carry(t.prog, was, before)
@@ -281,7 +281,7 @@ func (w *firewall) flags() uint32 {
 	return flags
 }
 
-// fillFirewall fills a buffer that no packet is judged by.
+// fillFirewall fills a buffer that no packet is evaluated by.
 func (t *tables) fillFirewall(w *firewall, buffer int, numbers []int) error {
 	m, p := &t.prog.firewall, w.policy
 	ways := m.ways[buffer*waysPerBuffer:][:waysPerBuffer]
@@ -298,7 +298,7 @@ func (t *tables) fillFirewall(w *firewall, buffer int, numbers []int) error {
 		}
 	}
 	t.zones[buffer] = p.Zones
-	t.judgedBy[buffer].Store(p)
+	t.evaluatedBy[buffer].Store(p)
 	for _, l := range t.links {
 		t.renderZones(l)
 	}
@@ -344,7 +344,7 @@ func soleVerdict(p *filter.Policy, number uint8, stateless, ipv6 bool) uint32 {
 		case ipv6 && r.Protocols != (classify.Protocols{}) && within(r.Protocols, neverAsked):
 			continue
 		case !stateless && r.Protocols != (classify.Protocols{}) && !r.Protocols.Has(unix.IPPROTO_TCP) && !r.Protocols.Has(unix.IPPROTO_UDP):
-			continue // conntrack can't be asked about others, so the kernel judges them
+			continue // conntrack can't be asked about others, so the kernel evaluates them
 		case len(r.Source)+len(r.Destination)+len(r.SourcePorts)+len(r.DestinationPorts)+len(r.ICMP) > 0,
 			r.Protocols != (classify.Protocols{}), r.SYN != classify.Either, r.Fragments != classify.Either:
 			return 0

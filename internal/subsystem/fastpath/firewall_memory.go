@@ -62,7 +62,7 @@ type firewallMemory struct {
 	flows *flow.Table
 	slots [filter.MaxSets]string // which set has which number in sets
 
-	inForce []int // numbers of the sets that packets are judged by
+	inForce []int // numbers of the sets that packets are evaluated by
 }
 
 func (p *program) shareFirewall() error {

@@ -13,7 +13,7 @@ import (
 
 // Sets that are asked for by address. There is one memory for all, in which a set has a number; so
 // a firewall whose set has other members than that of the firewall in force gives it another number, and
-// the old one's members go when no packet is judged by them any more.
+// the old one's members go when no packet is evaluated by them any more.
 
 // has reports whether a set has just these members.
 func (m *firewallMemory) has(number int, members []netip.Prefix) bool {

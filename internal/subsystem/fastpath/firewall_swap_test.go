@@ -104,19 +104,19 @@ func twoPolicies() (policies [2]*filter.Policy) {
 	return policies
 }
 
-// TestNoPacketMeetsTwoFirewalls: while one policy takes the place of the other, each packet is judged
+// TestNoPacketMeetsTwoFirewalls: while one policy takes the place of the other, each packet is evaluated
 // wholly by one of them.
 func TestNoPacketMeetsTwoFirewalls(t *testing.T) {
 	policies := twoPolicies()
-	b := newJudged(t, policies[0])
+	b := newEvaluated(t, policies[0])
 	before := b.xdpProgram(b.in)
 	b.expect(udpTo("7000").toB(), b.in, Forwarded)
 	b.expect(udpTo("7001").toB(), b.in, denied)
 	stop := b.mixture("7000", "7001")
 	for i := range 50 {
-		b.judgeBy(policies[(i+1)%2])
+		b.evaluateBy(policies[(i+1)%2])
 	}
-	b.judgeBy(policies[1])
+	b.evaluateBy(policies[1])
 	b.expectAllOrNothing(stop)
 	b.expect(udpTo("7000").toB(), b.in, denied)
 	b.expect(udpTo("7001").toB(), b.in, Forwarded)
@@ -135,11 +135,11 @@ func TestRebuildsLoseNothing(t *testing.T) {
 	for i := range 5000 {
 		large.Sets[0].Prefixes = append(large.Sets[0].Prefixes, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), 32))
 	}
-	b := newJudged(t, plain)
+	b := newEvaluated(t, plain)
 	stop := b.mixture()
 	programs := map[uint32]bool{}
 	for _, p := range []*filter.Policy{large, plain} {
-		b.judgeBy(p)
+		b.evaluateBy(p)
 		programs[b.xdpProgram(b.in)] = true
 	}
 	must(t, b.fast.withTables(func() error {
@@ -156,15 +156,15 @@ func TestRebuildsLoseNothing(t *testing.T) {
 	b.verdictOf(udpTo(neverPort).toB(), denied, 2)
 }
 
-// TestAdoptsWithAFirewall: the daemon goes, packets are judged on; a new one comes with another policy.
+// TestAdoptsWithAFirewall: the daemon goes, packets are evaluated on; a new one comes with another policy.
 func TestAdoptsWithAFirewall(t *testing.T) {
 	policies := twoPolicies()
-	b := newJudged(t, policies[0])
+	b := newEvaluated(t, policies[0])
 	kernelForbids(t, neverPort) // while the old program's rules are not the new ones, all is the kernel's
 	stop := b.mixture("7000", "7001")
 	b.stop()
 	sent := b.fastPackets(b.out)
-	eventually(t, "packets are judged without a daemon", func() bool { return b.fastPackets(b.out) > sent+10 })
+	eventually(t, "packets are evaluated without a daemon", func() bool { return b.fastPackets(b.out) > sent+10 })
 	b.firewall = policies[1]
 	b.start()
 	b.expectAllOrNothing(stop)
@@ -175,26 +175,26 @@ func TestAdoptsWithAFirewall(t *testing.T) {
 	}
 }
 
-// TestPortsWaitForTheFirewall: where the firewall judges, no port runs the program before it was told.
+// TestPortsWaitForTheFirewall: where the firewall evaluates, no port runs the program before it was told.
 func TestPortsWaitForTheFirewall(t *testing.T) {
 	b := newBench(t)
-	judged := b.desired()
-	for name, d := range judged.Interfaces {
-		d.Judged = true
-		judged.Interfaces[name] = d
+	evaluated := b.desired()
+	for name, d := range evaluated.Interfaces {
+		d.Evaluated = true
+		evaluated.Interfaces[name] = d
 	}
-	must(t, b.fast.Apply(context.Background(), judged))
+	must(t, b.fast.Apply(context.Background(), evaluated))
 	if in, out := b.xdpProgram(b.in), b.xdpProgram(b.out); in != 0 || out != 0 {
 		t.Errorf("programs %d and %d are attached before the firewall is known", in, out)
 	}
-	b.judgeBy(stateless(classify.Rule{Verdict: drop(1)}))
-	must(t, b.fast.Apply(context.Background(), judged))
+	b.evaluateBy(stateless(classify.Rule{Verdict: drop(1)}))
+	must(t, b.fast.Apply(context.Background(), evaluated))
 	if in, out := b.xdpProgram(b.in), b.xdpProgram(b.out); in == 0 || out == 0 {
 		t.Errorf("programs %d and %d with the firewall", in, out)
 	}
 	b.expect(udpTo("53").toB(), b.in, denied)
-	b.judgeBy(nil) // no firewall, though the configuration has one
-	must(t, b.fast.Apply(context.Background(), judged))
+	b.evaluateBy(nil) // no firewall, though the configuration has one
+	must(t, b.fast.Apply(context.Background(), evaluated))
 	if b.xdpProgram(b.in) != 0 {
 		t.Error("the program is attached without the firewall")
 	}
@@ -202,7 +202,7 @@ func TestPortsWaitForTheFirewall(t *testing.T) {
 
 // TestRuleCounts: what rules count on the wire, those that log among them.
 func TestRuleCounts(t *testing.T) {
-	b := newJudged(t, stateless(
+	b := newEvaluated(t, stateless(
 		classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(6000), Verdict: permit(1)},
 		classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(6001), Verdict: drop(2)},
 		classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(6002), Verdict: filter.Verdict{Action: filter.Permit, Log: true, Counter: 3}.Word()},
@@ -239,7 +239,7 @@ func TestRuleCounts(t *testing.T) {
 		classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(6001), Verdict: drop(2)},
 		classify.Rule{Verdict: drop(4)},
 	)
-	b.judgeBy(same)
+	b.evaluateBy(same)
 	must(t, b.fast.withTables(func() error { return b.fast.rebuild(b.fast.prog.shape) }))
 	wireA.send(udpTo("6001").toB())
 	wireA.send(udpTo("6000").toB())
@@ -253,7 +253,7 @@ func TestRuleCounts(t *testing.T) {
 	}
 	other := stateless(classify.Rule{Verdict: drop(1)})
 	other.Names.Counters = []string{"", "another rule"}
-	b.judgeBy(other)
+	b.evaluateBy(other)
 	if counts, err := b.fast.RuleCounts(); err != nil || len(counts) != 0 {
 		t.Errorf("a new firewall begins with %v, %v", counts, err)
 	}

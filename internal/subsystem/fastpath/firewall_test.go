@@ -101,14 +101,14 @@ var (
 	onlyUDP = classify.ProtocolSet(packet.ProtoUDP)
 )
 
-// judgeBy puts a firewall into the bench's fast path.
-func (b *bench) judgeBy(p *filter.Policy) {
+// evaluateBy puts a firewall into the bench's fast path.
+func (b *bench) evaluateBy(p *filter.Policy) {
 	b.t.Helper()
 	must(b.t, b.fast.Firewall().Apply(context.Background(), p))
 }
 
-// newJudged is a bench whose fast path forwards, and judges by a policy.
-func newJudged(t testing.TB, p *filter.Policy) *bench {
+// newEvaluated is a bench whose fast path forwards, and evaluates by a policy.
+func newEvaluated(t testing.TB, p *filter.Policy) *bench {
 	t.Helper()
 	b := newBenchWith(t, p)
 	b.awaitForwarding()
@@ -143,14 +143,14 @@ func TestAFirewallForTheKernelAlone(t *testing.T) {
 	b.awaitForwarding()
 	frame := udpTo("53").toB()
 	b.expect(frame, b.in, Forwarded)
-	b.judgeBy(alone)
+	b.evaluateBy(alone)
 	b.expect(frame, b.in, byKernel)
-	b.judgeBy(stateless(classify.Rule{Verdict: permit(1)}))
+	b.evaluateBy(stateless(classify.Rule{Verdict: permit(1)}))
 	b.expect(frame, b.in, Forwarded)
-	b.judgeBy(alone)
+	b.evaluateBy(alone)
 	b.expect(frame, b.in, byKernel)
 	b.expect(udp6(macIn, macA, "2001:db8:a::2", "2001:db8:b::2", 64, 0), b.in, byKernel)
-	b.judgeBy(nil)
+	b.evaluateBy(nil)
 	b.expect(frame, b.in, Forwarded)
 
 	b.stop()
@@ -166,7 +166,7 @@ func TestAFirewallForTheKernelAlone(t *testing.T) {
 
 	tooMany := stateless(classify.Rule{Verdict: permit(1)})
 	tooMany.Counters = filter.MaxCounters
-	b.judgeBy(tooMany)
+	b.evaluateBy(tooMany)
 	b.expect(frame, b.in, byKernel)
 }
 
@@ -174,14 +174,14 @@ func TestAFirewallForTheKernelAlone(t *testing.T) {
 func (b *bench) verdictOf(frame []byte, want Reason, counter uint16) {
 	b.t.Helper()
 	v := b.expect(frame, b.in, want)
-	if got := v.Judged.Counter; got != counter {
+	if got := v.Evaluated.Counter; got != counter {
 		b.t.Errorf("%v: counter %d, expected %d", v.Reason, got, counter)
 	}
 }
 
 // TestStatelessVerdicts tries policies one after the other in one program.
 func TestStatelessVerdicts(t *testing.T) {
-	b := newJudged(t, stateless(classify.Rule{Verdict: permit(1)}))
+	b := newEvaluated(t, stateless(classify.Rule{Verdict: permit(1)}))
 	b.tryRules()
 	b.tryInterfacesWithoutZone()
 	b.trySegmentSizes()
@@ -189,7 +189,7 @@ func TestStatelessVerdicts(t *testing.T) {
 
 func (b *bench) tryRules() {
 	logged := filter.Verdict{Action: filter.Drop, Log: true, Counter: 5}
-	b.judgeBy(stateless(
+	b.evaluateBy(stateless(
 		classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(53), Verdict: permit(1)},
 		classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(54), Verdict: drop(2)},
 		classify.Rule{Protocols: onlyUDP, DestinationPorts: portsOf(55)}, // the kernel's: reject, limit
@@ -230,7 +230,7 @@ func (b *bench) tryRules() {
 	long[14+20+12] = 0xf0 // a header of 60 bytes
 	b.verdictOf(long, badHeader, 0)
 	b.verdictOf(six(60, 0, 0).toB(), Reason(routerReasonREASON_EXTENSION_HEADER), 0)
-	// TTL and size come before the rules: the kernel judges what it has to answer.
+	// TTL and size come before the rules: the kernel evaluates what it has to answer.
 	late := udpTo("54")
 	late.ttl = 1
 	b.verdictOf(late.toB(), Reason(routerReasonREASON_TTL), 0)
@@ -239,12 +239,12 @@ func (b *bench) tryRules() {
 func (b *bench) tryInterfacesWithoutZone() {
 	p := stateless(classify.Rule{Verdict: permit(1)})
 	delete(p.Zones, "out")
-	b.judgeBy(p)
+	b.evaluateBy(p)
 	b.verdictOf(udpTo("53").toB(), noZone, 0)
 	b.expect(parcel{from: "198.51.100.2:1", to: "192.0.2.2:2", protocol: packet.ProtoUDP}.toA(), b.out, noZone)
 	p = stateless(classify.Rule{Verdict: permit(1)})
-	delete(p.Pairs, filter.ZonePair{From: 1, To: 2}) // a way that only the kernel judges
-	b.judgeBy(p)
+	delete(p.Pairs, filter.ZonePair{From: 1, To: 2}) // a way that only the kernel evaluates
+	b.evaluateBy(p)
 	b.verdictOf(udpTo("53").toB(), noZone, 0)
 	b.expect(parcel{from: "198.51.100.2:1", to: "192.0.2.2:2", protocol: packet.ProtoUDP}.toA(), b.out, Forwarded)
 }
@@ -253,7 +253,7 @@ func (b *bench) tryInterfacesWithoutZone() {
 func (b *bench) trySegmentSizes() {
 	p := stateless(classify.Rule{Protocols: onlyTCP, DestinationPorts: portsOf(80), Verdict: permit(1)}, classify.Rule{Verdict: drop(2)})
 	p.MSSClamp = true
-	b.judgeBy(p)
+	b.evaluateBy(p)
 	for _, c := range []struct {
 		flags uint8
 		to    string
@@ -266,7 +266,7 @@ func (b *bench) trySegmentSizes() {
 	}
 }
 
-// withSets has two ways to be judged by sets: packets from members of "from" are dropped, those to
+// withSets has two ways to be evaluated by sets: packets from members of "from" are dropped, those to
 // members of "to" too.
 func withSets(from, to []netip.Prefix) *filter.Policy {
 	p := stateless(
@@ -281,7 +281,7 @@ func withSets(from, to []netip.Prefix) *filter.Policy {
 }
 
 func TestSets(t *testing.T) {
-	b := newJudged(t, withSets(prefixes("192.0.2.128/25", "2001:db8:a::8/125"), prefixes("198.51.100.64/26")))
+	b := newEvaluated(t, withSets(prefixes("192.0.2.128/25", "2001:db8:a::8/125"), prefixes("198.51.100.64/26")))
 	addNeighbour(t, b.out, "198.51.100.70", macB, unix.NUD_PERMANENT)
 	from4, from6 := udpTo("53"), parcel{from: "[2001:db8:a::9]:4000", to: "[2001:db8:b::2]:80", protocol: packet.ProtoUDP}
 	from4.from = "192.0.2.130:4000"
@@ -292,7 +292,7 @@ func TestSets(t *testing.T) {
 		t.Helper()
 		for p, counter := range want {
 			v := b.run(p.toB(), b.in)
-			if got := v.Judged.Counter; got != counter || (v.Reason == Forwarded) != (counter == 1) {
+			if got := v.Evaluated.Counter; got != counter || (v.Reason == Forwarded) != (counter == 1) {
 				t.Errorf("%s, %v: %v, counter %d, expected %d", when, *p, v.Reason, got, counter)
 			}
 		}
@@ -317,6 +317,6 @@ func TestSets(t *testing.T) {
 		return b.fast.rebuild(s)
 	}))
 	check("with grown tables", changed)
-	b.judgeBy(withSets(prefixes("192.0.2.128/25"), nil))
+	b.evaluateBy(withSets(prefixes("192.0.2.128/25"), nil))
 	check("with a new firewall", map[*parcel]uint16{&from4: 2, &from6: 1, &to4: 1, &plain4: 1, &plain6: 1})
 }

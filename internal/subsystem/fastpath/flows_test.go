@@ -49,7 +49,7 @@ func newFlowBench(t testing.TB, ruleset string, p *filter.Policy) *flowBench {
 		sysctl(t, "netfilter/"+knob, "1")
 	}
 	sysctl(t, "netfilter/nf_conntrack_checksum", "0")
-	b := &flowBench{bench: newJudged(t, p)}
+	b := &flowBench{bench: newEvaluated(t, p)}
 	b.wireA, b.wireB = newWire(t, b.a), newWire(t, b.b)
 	t.Cleanup(func() { _ = exec.Command("conntrack", "-F").Run() })
 	return b
@@ -218,14 +218,14 @@ func TestTranslatesAsTheKernel(t *testing.T) {
 					frames[there] = append(frames[there], withCheck(frame, uint16(edge)), withCheck(frame, uint16((edge-adds+4*0xffff)%0xffff)))
 				}
 			}
-			b.judgeBy(&filter.Policy{Kernel: "for comparison"})
+			b.evaluateBy(&filter.Policy{Kernel: "for comparison"})
 			want := map[bool][][]byte{}
 			for there, list := range frames {
 				for _, f := range list {
 					want[there] = append(want[there], pick(there, b.there, b.back)(f))
 				}
 			}
-			b.judgeBy(stateful(true))
+			b.evaluateBy(stateful(true))
 			k.carried()
 			before := b.fastPackets(b.in) + b.fastPackets(b.out)
 			for there, list := range frames {
@@ -379,12 +379,12 @@ func conntrack(t testing.TB, args ...string) string {
 }
 
 // TestWithoutConntracksFunctions: where the kernel can't be asked about connections, it carries them all;
-// ways without state are judged as everywhere.
+// ways without state are evaluated as everywhere.
 func TestWithoutConntracksFunctions(t *testing.T) {
 	p := stateful(false)
 	p.Rules = []classify.Rule{{Zones: []uint8{wayThere}}, {Zones: []uint8{wayBack}, Verdict: permit(2)}}
 	p.Pairs[filter.ZonePair{From: 2, To: 1}] = filter.Pair{ID: wayBack, Stateless: true}
-	b := newJudged(t, p)
+	b := newEvaluated(t, p)
 	must(t, b.fast.withTables(func() error {
 		s := b.fast.prog.shape
 		s.firewall.conntrack, s.firewall.flows = false, 0

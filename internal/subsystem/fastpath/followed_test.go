@@ -111,10 +111,10 @@ func TestFollowed(t *testing.T) {
 
 	limited := stateful(false)
 	limited.ICMPLimited = true
-	b.judgeBy(limited)
+	b.evaluateBy(limited)
 	is("ESP where ICMP is limited", carried["ESP"], Forwarded)
 	b.expect(echo4.toB(), b.in, ofConntrack)
-	b.judgeBy(stateful(false))
+	b.evaluateBy(stateful(false))
 	is("echo", echo4.toB(), Forwarded)
 
 	c.set(true, nil)

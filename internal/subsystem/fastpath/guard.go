@@ -14,7 +14,7 @@ import (
 	"minne/internal/subsystem/fastpath/guard"
 )
 
-// The guard of what goes up to the kernel: bpf/guard.h judges, package guard has the words and
+// The guard of what goes up to the kernel: bpf/guard.h evaluates, package guard has the words and
 // numbers, and here they meet.
 
 func (p *program) shareGuard() error {

@@ -298,7 +298,7 @@ func TestLimits(t *testing.T) {
 	passes, began := uint32(ActionRedirect), time.Now()
 	for _, way := range []string{"fast path", "kernel"} {
 		if way == "kernel" {
-			b.judgeBy(&filter.Policy{Kernel: "for this test"})
+			b.evaluateBy(&filter.Policy{Kernel: "for this test"})
 			passes = ActionPass
 		}
 		for _, protocol := range []uint8{packet.ProtoTCP, packet.ProtoUDP} {

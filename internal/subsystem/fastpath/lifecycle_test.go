@@ -372,7 +372,7 @@ func TestSamplesOfDrops(t *testing.T) {
 
 // TestVerifier loads all builds and prints what the verifier had to look at, of a million that it would.
 func TestVerifier(t *testing.T) {
-	judged := firewallShape{on: true, members: minMembers}
+	evaluated := firewallShape{on: true, members: minMembers}
 	stateful := firewallShape{on: true, members: minMembers, flows: flow.MinFlows, conntrack: true}
 	patterns := patternSets(t, "sets: {x: {patterns: [/a.*b/s, 0102]}}")
 	for _, c := range []struct {
@@ -383,7 +383,7 @@ func TestVerifier(t *testing.T) {
 		bridges  bool
 	}{
 		{"ordinary", firewallShape{}, nil, "", false}, {"tracing", firewallShape{}, nil, "trace_build", false}, {"capturing", firewallShape{}, nil, "capture_build", false},
-		{"firewall", judged, nil, "", false}, {"stateful firewall", stateful, nil, "", false}, {"stateful firewall, capturing", stateful, nil, "capture_build", false},
+		{"firewall", evaluated, nil, "", false}, {"stateful firewall", stateful, nil, "", false}, {"stateful firewall, capturing", stateful, nil, "capture_build", false},
 		{"patterns", firewallShape{}, patterns, "", false}, {"patterns, stateful firewall", stateful, patterns, "", false},
 		{"patterns, tracing", stateful, patterns, "trace_build", false}, {"patterns, capturing", stateful, patterns, "capture_build", false},
 		{"bridges", firewallShape{}, nil, "", true}, {"bridges, stateful firewall", stateful, nil, "", true},

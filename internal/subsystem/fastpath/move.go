@@ -38,15 +38,15 @@ func (t *tables) moveTo(p *program) {
 
 // place is what tables remember of the maps of the program that they are written to.
 type place struct {
-	prog     *program
-	listed   map[*adjacency]bool
-	groups   map[*nextHop]run
-	runs     *pool
-	vlans    map[*device]*routerVlanKey
-	bridging bridging // as far as the program has been told
-	zones    [2]map[string]uint8
-	counters [2]int
-	judgedBy [2]*filter.Policy
+	prog        *program
+	listed      map[*adjacency]bool
+	groups      map[*nextHop]run
+	runs        *pool
+	vlans       map[*device]*routerVlanKey
+	bridging    bridging // as far as the program has been told
+	zones       [2]map[string]uint8
+	counters    [2]int
+	evaluatedBy [2]*filter.Policy
 }
 
 // run is where the members of a group stand.
@@ -70,8 +70,8 @@ func (t *tables) place() place {
 	for _, l := range t.links {
 		p.vlans[l] = l.vlan
 	}
-	for i := range p.judgedBy {
-		p.judgedBy[i] = t.judgedBy[i].Load()
+	for i := range p.evaluatedBy {
+		p.evaluatedBy[i] = t.evaluatedBy[i].Load()
 	}
 	return p
 }
@@ -90,8 +90,8 @@ func (t *tables) moveBack(p place) {
 		l.vlan = vlan
 	}
 	t.bridging.listed, t.bridging.vlans = p.bridging.listed, p.bridging.vlans
-	for i, policy := range p.judgedBy {
-		t.judgedBy[i].Store(policy)
+	for i, policy := range p.evaluatedBy {
+		t.evaluatedBy[i].Store(policy)
 	}
 	if t.complete {
 		t.fill()

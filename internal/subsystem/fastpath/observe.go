@@ -67,12 +67,12 @@ type ObservedHeld struct {
 
 // ObservedFirewall is the firewall in the fast path.
 type ObservedFirewall struct {
-	Kernel      string        `json:"kernel,omitempty"`      // why the kernel judges everything
+	Kernel      string        `json:"kernel,omitempty"`      // why the kernel evaluates everything
 	Rules       int           `json:"rules"`                 // of the classifier: those of the policy for each way that has them
 	Bytes       int           `json:"bytes"`                 // of the classifier's tables
 	Members     int           `json:"members"`               // of sets that are asked for by address
 	Compile     time.Duration `json:"compile_ns"`            // the last time
-	Swap        time.Duration `json:"swap_ns"`               // from compiled rules to the last packet judged by the old ones
+	Swap        time.Duration `json:"swap_ns"`               // from compiled rules to the last packet evaluated by the old ones
 	Stateful    bool          `json:"stateful"`              // state is kept on some way
 	Flows       int           `json:"flows"`                 // room for connections; 0 when the kernel carries all
 	Connections string        `json:"connections,omitempty"` // why the kernel carries all connections
@@ -188,7 +188,7 @@ func (f *FastPath) whyOff(name string, d DesiredPort) string {
 		return why
 	case f.desired.Mode == "off":
 		return "fast-path mode is off"
-	case d.Judged && f.firewall.policy == nil:
+	case d.Evaluated && f.firewall.policy == nil:
 		return "waiting for the firewall's rules"
 	case !d.FastPath:
 		return "fast-path is off for this interface"

@@ -99,7 +99,7 @@ func TestARefusedFirewallIsTheKernels(t *testing.T) {
 	wide, narrow := wideAndNarrow()
 	for i, r := range refusals {
 		t.Run(r.name, func(t *testing.T) {
-			b := newJudged(t, wide)
+			b := newEvaluated(t, wide)
 			in, out := b.xdpProgram(b.in), b.xdpProgram(b.out)
 			stop := b.mixture()
 			kernelForbids(t, "6001, 6002")
@@ -120,7 +120,7 @@ func TestARefusedFirewallIsTheKernels(t *testing.T) {
 			ip(t, "route", "add", "203.0.113.0/24", "via", "198.51.100.2")
 			must(t, b.fast.withTables(func() error { b.fast.load = load; return nil }))
 
-			b.judgeBy([]*filter.Policy{wide, narrow}[i%2]) // into the program that is there, or into another
+			b.evaluateBy([]*filter.Policy{wide, narrow}[i%2]) // into the program that is there, or into another
 			further := parcel{from: "192.0.2.2:4000", to: "203.0.113.9:6000", protocol: udpTo("1").protocol}
 			eventually(t, "the route that came meanwhile is there", func() bool { return b.run(further.toB(), b.in).Reason == Forwarded })
 			b.verdictOf(udpTo("6000").toB(), Forwarded, 1)
@@ -136,7 +136,7 @@ func TestTablesThatCannotGrowStay(t *testing.T) {
 	wide, _ := wideAndNarrow()
 	for _, r := range []refusal{refusals[1], refusals[len(refusals)-1]} {
 		t.Run(r.name, func(t *testing.T) {
-			b := newJudged(t, wide)
+			b := newEvaluated(t, wide)
 			before := b.xdpProgram(b.in)
 			stop := b.mixture()
 			err := b.fast.withTables(func() error {
@@ -165,7 +165,7 @@ func TestTablesThatCannotGrowStay(t *testing.T) {
 // operator applies or the kernel's modules change.
 func TestConntrackIsNotTriedInVain(t *testing.T) {
 	p := stateless(classify.Rule{Verdict: drop(1)})
-	b := newJudged(t, p)
+	b := newEvaluated(t, p)
 	tried := 0
 	must(t, b.fast.withTables(func() error {
 		b.fast.load = func(s shape, lasting map[string]*ebpf.Map) (*program, error) {
@@ -191,7 +191,7 @@ func TestConntrackIsNotTriedInVain(t *testing.T) {
 		{"with other modules", func() { b.fast.firewall.modules = "loaded: others" }, 3},
 	} {
 		c.before()
-		b.judgeBy(&stateful)
+		b.evaluateBy(&stateful)
 		if tried != c.want {
 			t.Errorf("%s: tried %d times, expected %d", c.name, tried, c.want)
 		}

@@ -21,15 +21,15 @@ const (
 
 // Verdict is what the program would do with a packet.
 type Verdict struct {
-	Action  uint32         // ActionDrop, ActionPass (the kernel's) or ActionRedirect
-	Reason  Reason         // Forwarded with ActionRedirect
-	Packet  []byte         // the frame as the program leaves it
-	Ingress int            // logical interface it came in by; 0 when there is none
-	Egress  int            // logical interface it would leave by; 0 unless redirected
-	Port    int            // and the port below
-	NextHop uint32         // index from the routing table; 0 when it was not asked or has no route
-	Judged  filter.Verdict // of the firewall's rules; zero when they were not asked
-	trace   routerTrace
+	Action    uint32         // ActionDrop, ActionPass (the kernel's) or ActionRedirect
+	Reason    Reason         // Forwarded with ActionRedirect
+	Packet    []byte         // the frame as the program leaves it
+	Ingress   int            // logical interface it came in by; 0 when there is none
+	Egress    int            // logical interface it would leave by; 0 unless redirected
+	Port      int            // and the port below
+	NextHop   uint32         // index from the routing table; 0 when it was not asked or has no route
+	Evaluated filter.Verdict // of the firewall's rules; zero when they were not asked
+	trace     routerTrace
 }
 
 // contextXDP is struct xdp_md of include/uapi/linux/bpf.h.
@@ -79,5 +79,5 @@ func (p *program) run(frame []byte, ifindex int) (Verdict, error) {
 		return Verdict{}, errors.Join(errors.New("read the program's trace"), err)
 	}
 	return Verdict{Action: action, Reason: Reason(t.Reason), Packet: options.DataOut, Ingress: int(t.Interface),
-		Egress: int(t.Egress), Port: int(t.Port), NextHop: t.Nexthop, Judged: filter.VerdictOf(t.Verdict), trace: t}, nil
+		Egress: int(t.Egress), Port: int(t.Port), NextHop: t.Nexthop, Evaluated: filter.VerdictOf(t.Verdict), trace: t}, nil
 }

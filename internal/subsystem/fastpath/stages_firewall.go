@@ -67,7 +67,7 @@ func (j *journey) firewall() string {
 	}
 	from, to := j.verdict.trace.Zones>>8, j.verdict.trace.Zones&0xff
 	text := fmt.Sprintf("%s to %s", nameAt(p.Names.Zones, int(from), "no zone"), nameAt(p.Names.Zones, int(to), "no zone"))
-	v := j.verdict.Judged
+	v := j.verdict.Evaluated
 	switch {
 	case j.verdict.trace.Flow != 0:
 		return text + ", of a connection that was permitted"

@@ -17,7 +17,7 @@ import (
 )
 
 // Programs of an earlier daemon, as the kernel has them, pinned or not. They go on by that daemon's tables, and
-// judge by its firewall. That is right while the firewall is the same; where it is another, or where they can't be
+// evaluate by its firewall. That is right while the firewall is the same; where it is another, or where they can't be
 // taken over, they are told to leave everything to the kernel, or taken off.
 
 // stray is a program of an earlier daemon on a port of this network namespace.
@@ -97,8 +97,8 @@ func strayOf(id ebpf.ProgramID) (*stray, error) {
 	return &stray{program: p, control: control}, nil
 }
 
-// judges is the fingerprint of the firewall that the program judges by; 0 when it does not say.
-func (s *stray) judges() (uint32, error) {
+// evaluates is the fingerprint of the firewall that the program evaluates by; 0 when it does not say.
+func (s *stray) evaluates() (uint32, error) {
 	var c routerControl
 	if err := s.control.Lookup(uint32(0), &c); err != nil {
 		return 0, fmt.Errorf("reading the rules of the program on %s: %w", s.name, err)
@@ -135,7 +135,7 @@ func linkOn(ifindex int, program ebpf.ProgramID) (link.Link, error) {
 	return nil, it.Err()
 }
 
-// silence keeps programs of an earlier daemon from judging by another firewall than p until they are exchanged. It is called
+// silence keeps programs of an earlier daemon from evaluating by another firewall than p until they are exchanged. It is called
 // before an apply is told to be done.
 func (f *FastPath) silence(p *filter.Policy) error {
 	if f.tables != nil && f.allCurrent() {
@@ -144,7 +144,7 @@ func (f *FastPath) silence(p *filter.Policy) error {
 	found, err := strays(f.owns)
 	want := fingerprint(p)
 	for _, s := range found {
-		has, e := s.judges()
+		has, e := s.evaluates()
 		if e == nil && has != want {
 			e = s.hush()
 			f.log.Info("an earlier daemon's XDP program has an outdated firewall; the kernel forwards until it is replaced", "interface", s.name)

@@ -35,17 +35,17 @@ type tables struct {
 	v4        *family[key4]
 	v6        *family[key6]
 
-	read       settingsReader
-	zones      [2]map[string]uint8              // of the firewall's two buffers, by interface
-	firewall   *firewall                        // in force
-	counters   [2]int                           // that may have counted, of each buffer
-	judgedBy   [2]atomic.Pointer[filter.Policy] // what each buffer was filled with; a capture reads it
-	all4, all6 settings                         // settings of the pseudo-interface "all"
-	bypassed   bypass.State                     // what else the kernel would do to packets
-	unjudged   bool                             // the kernel has a firewall that could not be put here: everything is its
-	attached   map[int]bool                     // ports with the program
-	transmits  map[int]bool                     // ports that packets may leave by
-	unsummed   map[int]bool                     // ports whose senders may leave checksums to hardware
+	read        settingsReader
+	zones       [2]map[string]uint8              // of the firewall's two buffers, by interface
+	firewall    *firewall                        // in force
+	counters    [2]int                           // that may have counted, of each buffer
+	evaluatedBy [2]atomic.Pointer[filter.Policy] // what each buffer was filled with; a capture reads it
+	all4, all6  settings                         // settings of the pseudo-interface "all"
+	bypassed    bypass.State                     // what else the kernel would do to packets
+	unevaluated bool                             // the kernel has a firewall that could not be put here: everything is its
+	attached    map[int]bool                     // ports with the program
+	transmits   map[int]bool                     // ports that packets may leave by
+	unsummed    map[int]bool                     // ports whose senders may leave checksums to hardware
 
 	bridging bridging // what is known of bridges
 
@@ -181,7 +181,7 @@ func (t *tables) published(which int, err error) {
 func (t *tables) renderControl() {
 	off := func(which int, family uint8) uint32 {
 		switch {
-		case t.unjudged:
+		case t.unevaluated:
 			return routerNumber(routerReasonREASON_FIREWALL)
 		case !t.complete:
 			return routerNumber(routerReasonREASON_NOT_READY)

@@ -27,7 +27,7 @@ func (f *FastPath) Trouble() map[string]string {
 	wanted := f.wantedPorts()
 	for _, p := range f.observePorts() {
 		d := f.desired.Interfaces[p.Name]
-		if p.Mode != "off" || !d.FastPath || d.Judged && f.firewall.policy == nil {
+		if p.Mode != "off" || !d.FastPath || d.Evaluated && f.firewall.policy == nil {
 			continue
 		}
 		if l := f.tables.links[p.Index]; l == nil || l.Loopback || l.Master != 0 && wanted[p.Index] == "" || len(l.MAC) == 0 {

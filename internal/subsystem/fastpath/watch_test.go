@@ -160,7 +160,7 @@ func TestOffWhileTheDaemonLooks(t *testing.T) {
 // TestOffByHand: what an operator takes off stays off, is told, and is in the plan of the next apply, which undoes it.
 func TestOffByHand(t *testing.T) {
 	wide, narrow := wideAndNarrow()
-	b := newJudged(t, wide)
+	b := newEvaluated(t, wide)
 	plan := func() int {
 		t.Helper()
 		c, err := b.fast.Plan(context.Background(), b.desired())
@@ -176,7 +176,7 @@ func TestOffByHand(t *testing.T) {
 	})
 	must(t, netlink.LinkSetDown(b.in)) // links that change bring nothing back
 	must(t, netlink.LinkSetUp(b.in))
-	b.judgeBy(narrow) // nor does a firewall that needs another program
+	b.evaluateBy(narrow) // nor does a firewall that needs another program
 	b.fast.look()
 	if in, out := b.xdpProgram(b.in), b.xdpProgram(b.out); in != 0 || out != 0 {
 		t.Errorf("programs %d and %d are attached again", in, out)
@@ -197,9 +197,9 @@ func TestOffByHand(t *testing.T) {
 	}
 }
 
-// TestAnEarlierDaemonsProgramNeverJudgesOn: a daemon comes with a firewall that forbids more, and what the earlier one left can't be
+// TestAnEarlierDaemonsProgramNeverEvaluatesOn: a daemon comes with a firewall that forbids more, and what the earlier one left can't be
 // taken over as usual. No packet passes that the new firewall forbids from the moment its Apply returns.
-func TestAnEarlierDaemonsProgramNeverJudgesOn(t *testing.T) {
+func TestAnEarlierDaemonsProgramNeverEvaluatesOn(t *testing.T) {
 	wide, narrow := wideAndNarrow()
 	shut := *narrow
 	shut.Kernel, shut.Rules = "everything is the kernel's", nil
@@ -230,7 +230,7 @@ func TestAnEarlierDaemonsProgramNeverJudgesOn(t *testing.T) {
 		}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newJudged(t, wide)
+			b := newEvaluated(t, wide)
 			wireA, wireB := newWire(t, b.a), newWire(t, b.b)
 			frame := udpTo("6002").toB() // wide permits it, narrow does not
 			wireA.send(frame)

@@ -46,7 +46,7 @@ func (l Layout) Constants() map[string]uint32 {
 	return map[string]uint32{"classify_mask": uint32(l.bufferBytes/4 - 1)}
 }
 
-// Shared is the classifier's memory in the fast path: two buffers, one of which packets are judged
+// Shared is the classifier's memory in the fast path: two buffers, one of which packets are evaluated
 // by. It is used by one goroutine at a time.
 type Shared struct {
 	buffers [2][]uint32
@@ -69,8 +69,8 @@ func (l Layout) Open(image, active []byte, grace func()) (*Shared, error) {
 	}, nil
 }
 
-// Swap puts tables in force. Every packet is judged wholly by the old tables or wholly by the new:
-// they go into the buffer that no packet is judged by, and then one store makes it the active one.
+// Swap puts tables in force. Every packet is evaluated wholly by the old tables or wholly by the new:
+// they go into the buffer that no packet is evaluated by, and then one store makes it the active one.
 func (s *Shared) Swap(t *Tables) error {
 	spare, err := s.Prepare(t)
 	if err == nil {
@@ -79,7 +79,7 @@ func (s *Shared) Swap(t *Tables) error {
 	return err
 }
 
-// Prepare writes tables into the buffer that no packet is judged by, once every packet that may
+// Prepare writes tables into the buffer that no packet is evaluated by, once every packet that may
 // still read its former tables is through, and returns the buffer's number.
 func (s *Shared) Prepare(t *Tables) (buffer uint32, err error) {
 	spare := 1 - atomic.LoadUint32(s.active)&1
@@ -91,5 +91,5 @@ func (s *Shared) Prepare(t *Tables) (buffer uint32, err error) {
 	return spare, nil
 }
 
-// Activate makes a prepared buffer the one that packets are judged by.
+// Activate makes a prepared buffer the one that packets are evaluated by.
 func (s *Shared) Activate(buffer uint32) { atomic.StoreUint32(s.active, buffer) }

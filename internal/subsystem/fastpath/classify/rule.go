@@ -89,7 +89,7 @@ const (
 	kinds        = KindFragment + 256
 )
 
-// Key is what a packet is judged by. An IPv4 address stands in the upper half of the first word.
+// Key is what a packet is evaluated by. An IPv4 address stands in the upper half of the first word.
 // The layout is that of struct classify_key in bpf/classify.h.
 type Key struct {
 	Source, Destination [2]uint64 // host byte order

@@ -35,7 +35,7 @@ type Action uint32
 
 // The actions, JUDGE_ in bpf/policy.h.
 const (
-	Kernel Action = iota // the kernel judges it
+	Kernel Action = iota // the kernel evaluates it
 	Permit
 	Drop
 )
@@ -44,7 +44,7 @@ const (
 type Verdict struct {
 	Action  Action
 	Log     bool   // a packet every LogInterval is the kernel's, to be logged
-	Counter uint16 // 0 for none: what the kernel judges, the kernel counts
+	Counter uint16 // 0 for none: what the kernel evaluates, the kernel counts
 }
 
 // Word is the verdict as a number: bits 0…1 the action, bit 2 whether to log, bits 16…31 the counter.
@@ -64,12 +64,12 @@ func VerdictOf(w uint32) Verdict {
 // ZonePair is from one zone to another.
 type ZonePair struct{ From, To uint8 }
 
-// Pair says how packets on a way are judged.
+// Pair says how packets on a way are evaluated.
 type Pair struct {
 	// ID is the way's number for the classifier. With Tests, the way has 1 << len(Tests) numbers
 	// from ID on: bit i of the difference says whether the packet passed test i.
 	ID        uint8
-	Stateless bool // each packet is judged alone; else only what begins no connection and belongs to none
+	Stateless bool // each packet is evaluated alone; else only what begins no connection and belongs to none
 	Tests     []Test
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package flow is user space's half of the flow table: what the fast path remembers
-// of connections whose first packets the kernel has judged. bpf/flow.h says what the
+// of connections whose first packets the kernel has evaluated. bpf/flow.h says what the
 // table looks like and how packets use it; docs/design/flow-table.md why.
 //
 // The table lives in eBPF arrays that the caller maps into memory (Memory). This

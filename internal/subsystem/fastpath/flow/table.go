@@ -166,7 +166,7 @@ func (t *Table) Capacity() int { return int(t.control.flows) }
 // Generation is what flows that are made now belong to.
 func (t *Table) Generation() uint16 { return uint16(atomic.LoadUint32(&t.control.generation)) }
 
-// Invalidate makes every flow stale at once: its next packet goes to the kernel and is judged again.
+// Invalidate makes every flow stale at once: its next packet goes to the kernel and is evaluated again.
 // Sweep then collects what nobody asks for any more.
 func (t *Table) Invalidate() {
 	t.entering.Lock()

@@ -52,7 +52,7 @@ type FastPath struct {
 	failed    error             // of ports, since the last Apply
 	astray    error             // programs of an earlier daemon are on ports and can't be told to do nothing
 	foreign   bool              // a port that should have the program has somebody else's
-	told      *health.Book      // of what is wrong, and what was repaired
+	health    *health.Book      // of what is wrong, and what was repaired
 	bypass    *bypass.Follower  // hears of what else the kernel would do to packets
 	held      map[string]string // what of it has been told, by what it holds
 	bridges   *bridges.Follower // hears of bridges
@@ -69,7 +69,7 @@ var _ rib.Listener = (*FastPath)(nil)
 
 // New returns the fast path of an instance. It touches nothing yet.
 func New(inst instance.Instance, log *slog.Logger) *FastPath {
-	return &FastPath{inst: inst, log: log, ports: map[int]*port{}, refused: map[string]string{}, load: load, told: health.NewBook(log)}
+	return &FastPath{inst: inst, log: log, ports: map[int]*port{}, refused: map[string]string{}, load: load, health: health.NewBook(log)}
 }
 
 // open loads the program and finds what an earlier daemon left. A failure is remembered: there is

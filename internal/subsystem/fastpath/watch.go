@@ -32,8 +32,8 @@ const (
 	healthPort = "fast path on " // and the interface
 )
 
-// TellHealth makes what is wrong, and what was repaired, known to a book. It is called before anything else.
-func (f *FastPath) TellHealth(b *health.Book) { f.told = b }
+// ReportTo makes what is wrong, and what was repaired, known to a book. It is called before anything else.
+func (f *FastPath) ReportTo(b *health.Book) { f.health = b }
 
 // Watch is the task that looks after what the fast path has in the kernel.
 type Watch struct{ f *FastPath }
@@ -103,7 +103,7 @@ func (f *FastPath) lookAt(p *port, own ebpf.ProgramID) (again bool) {
 	case on != p.ifindex && f.tables.links[p.ifindex] == nil:
 		return false // its device is gone, which is told
 	case on != p.ifindex:
-		f.told.Repaired(healthPort+p.name, "Minne's XDP program was detached by another process; it is attached again")
+		f.health.Repaired(healthPort+p.name, "Minne's XDP program was detached by another process; it is attached again")
 		f.forget(p)
 		return true
 	case i.Program != own:
@@ -112,7 +112,7 @@ func (f *FastPath) lookAt(p *port, own ebpf.ProgramID) (again bool) {
 			f.forget(p)
 			return true
 		}
-		f.told.Repaired(healthPort+p.name, fmt.Sprintf("XDP program %d had replaced Minne's; Minne's is back", i.Program))
+		f.health.Repaired(healthPort+p.name, fmt.Sprintf("XDP program %d had replaced Minne's; Minne's is back", i.Program))
 	}
 	return false
 }
@@ -143,13 +143,13 @@ func (f *FastPath) forgetDetached() {
 func (f *FastPath) lookAtPins() {
 	mended, err := f.mendPins()
 	if mended {
-		f.told.Repaired(healthAll, "pins below "+f.inst.BPFDir+" were gone or were others'; they are back")
+		f.health.Repaired(healthAll, "pins below "+f.inst.BPFDir+" were gone or were others'; they are back")
 	}
 	if err != nil {
-		f.told.Fault("fast path's pins", err.Error()+": the fast path stops with the daemon")
+		f.health.Fault("fast path's pins", err.Error()+": the fast path stops with the daemon")
 		return
 	}
-	f.told.Clear("fast path's pins")
+	f.health.Clear("fast path's pins")
 }
 
 func (f *FastPath) mendPins() (mended bool, err error) {

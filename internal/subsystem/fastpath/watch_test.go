@@ -91,11 +91,11 @@ func TestWhatOthersTakeComesBack(t *testing.T) {
 			}
 		}},
 	} {
-		_, before := b.fast.told.Repairs()
+		_, before := b.fast.health.Repairs()
 		hand.do()
 		eventually(t, hand.name+": everything is back", func() bool { return b.whole() })
 		eventually(t, hand.name+": it is told", func() bool {
-			last, all := b.fast.told.Repairs()
+			last, all := b.fast.health.Repairs()
 			return all > before && strings.Contains(last[len(last)-1].Text, hand.words)
 		})
 	}
@@ -105,7 +105,7 @@ func TestWhatOthersTakeComesBack(t *testing.T) {
 	if err := exec.Command("ip", "link", "set", "out", "xdp", "off").Run(); err == nil {
 		t.Error("ip link set xdp off takes the program away under a link")
 	}
-	if faults := b.fast.told.Faults(); len(faults) != 0 {
+	if faults := b.fast.health.Faults(); len(faults) != 0 {
 		t.Errorf("faults: %+v", faults)
 	}
 }
@@ -149,7 +149,7 @@ func TestOffWhileTheDaemonLooks(t *testing.T) {
 		if in, out := b.xdpProgram(b.in), b.xdpProgram(b.out); in != 0 || out != 0 {
 			t.Errorf("round %d: programs %d and %d are attached again", round, in, out)
 		}
-		if _, all := b.fast.told.Repairs(); all != 0 {
+		if _, all := b.fast.health.Repairs(); all != 0 {
 			t.Fatalf("round %d: %d repairs of what an operator meant", round, all)
 		}
 		must(t, b.fast.Apply(context.Background(), b.desired()))
@@ -181,7 +181,7 @@ func TestOffByHand(t *testing.T) {
 	if in, out := b.xdpProgram(b.in), b.xdpProgram(b.out); in != 0 || out != 0 {
 		t.Errorf("programs %d and %d are attached again", in, out)
 	}
-	if _, all := b.fast.told.Repairs(); all != 0 {
+	if _, all := b.fast.health.Repairs(); all != 0 {
 		t.Errorf("%d repairs of what an operator meant", all)
 	}
 	if o, err := b.fast.Observe(context.Background()); err != nil || o.Ports[0].Mode != "off" || !strings.Contains(o.Ports[0].Why, "by hand") {

@@ -75,8 +75,8 @@ func New(stateDir string, log *slog.Logger) *Firewall {
 	return f
 }
 
-// TellHealth has what is wrong told to book. It is called once, before the first change.
-func (f *Firewall) TellHealth(book *health.Book) { f.book = book }
+// ReportTo has what is wrong told to book. It is called once, before the first change.
+func (f *Firewall) ReportTo(book *health.Book) { f.book = book }
 
 // Writes counts how often the table was loaded, changed or removed.
 func (f *Firewall) Writes() uint64 { return f.writes.Load() }

@@ -183,7 +183,7 @@ func BenchmarkLedger(b *testing.B) {
 	for b.Loop() {
 		watcher := NewWatcher(slog.New(slog.DiscardHandler), &counter{})
 		watcher.ledger = newLedger(func(list []rib.RouteChange) { told += len(list) })
-		if err := watcher.tellChunk(context.Background(), w.b); err != nil {
+		if err := watcher.notifyChunk(context.Background(), w.b); err != nil {
 			b.Fatal(err)
 		}
 		watcher.flush()

@@ -19,8 +19,8 @@ import (
 // Dumps: the whole state between Begin and End, and the looks at one kind of
 // object that find out what was not notified.
 
-// tellAll tells the whole state anew.
-func (w *Watcher) tellAll(ctx context.Context) error {
+// notifyAll reports the whole state again.
+func (w *Watcher) notifyAll(ctx context.Context) error {
 	start := time.Now()
 	w.ledger = newLedger(w.listener.Routes)
 	w.batch = batch{}
@@ -29,7 +29,7 @@ func (w *Watcher) tellAll(ctx context.Context) error {
 	w.links = map[int]rib.Link{}
 	w.doubt = [2]bool{}
 	w.listener.Begin()
-	if err := w.tellObjects(ctx); err != nil {
+	if err := w.notifyObjects(ctx); err != nil {
 		return err
 	}
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
@@ -44,8 +44,8 @@ func (w *Watcher) tellAll(ctx context.Context) error {
 	return nil
 }
 
-// tellObjects tells all but the routes.
-func (w *Watcher) tellObjects(ctx context.Context) error {
+// notifyObjects reports all but the routes.
+func (w *Watcher) notifyObjects(ctx context.Context) error {
 	links, err := dumpAll(ctx, w.ask, "links", unix.RTM_GETLINK, ifInfoLen, func(_ []byte, b *builder) {
 		const skipStatistics = 8 // RTEXT_FILTER_SKIP_STATS: they are not wanted and slow
 		b.attr32(unix.IFLA_EXT_MASK, skipStatistics)
@@ -168,12 +168,12 @@ func (w *Watcher) compareNextHops(ctx context.Context) error {
 			changes = append(changes, rib.NextHopGroup{ID: id, Deleted: true})
 		}
 	}
-	w.tellNextHops(changes)
+	w.notifyNextHops(changes)
 	return nil
 }
 
-// tellNextHops passes on what is new, and the deletion of the routes that go with a deleted object.
-func (w *Watcher) tellNextHops(list []rib.NextHopGroup) {
+// notifyNextHops passes on what is new, and the deletion of the routes that go with a deleted object.
+func (w *Watcher) notifyNextHops(list []rib.NextHopGroup) {
 	changes := slices.DeleteFunc(list, func(g rib.NextHopGroup) bool {
 		before, known := w.nextHops[g.ID]
 		if g.Deleted {
@@ -229,7 +229,7 @@ func (w *Watcher) dumpRoutes(ctx context.Context, family uint8) error {
 	w.ledger.beginDump(family)
 	intact, err := w.ask.dump(ctx, unix.RTM_GETROUTE, rtMsgLen, func(body []byte, _ *builder) { body[0] = family },
 		func(m nlmsg.Message) error {
-			w.told.Add(1)
+			w.received.Add(1)
 			if err := w.decoded.decode(m.Body); err != nil {
 				return err
 			}

@@ -71,7 +71,7 @@ var bond = linkKind{
 		b := l.(*netlink.Bond)
 		return "bond (" + b.Mode.String() + ")"
 	},
-	tell: func(l netlink.Link, to *rib.Link) {
+	describe: func(l netlink.Link, to *rib.Link) {
 		b := l.(*netlink.Bond)
 		to.Settings = fmt.Sprint(b.Mode, b.LacpRate, b.Miimon, b.MinLinks, b.XmitHashPolicy, b.Primary)
 	},

@@ -44,7 +44,7 @@ var bridge = linkKind{
 		return ""
 	},
 	words: func(netlink.Link) string { return "bridge" },
-	tell: func(l netlink.Link, to *rib.Link) {
+	describe: func(l netlink.Link, to *rib.Link) {
 		b := l.(*netlink.Bridge)
 		to.Settings = fmt.Sprint(differ(b.VlanFiltering, nil), differ(b.MulticastSnooping, nil), differ(b.VlanDefaultPVID, nil))
 	},

@@ -45,7 +45,7 @@ var vlan = linkKind{
 		}
 		return fmt.Sprintf("VLAN %d", v.VlanId)
 	},
-	tell: func(l netlink.Link, to *rib.Link) {
+	describe: func(l netlink.Link, to *rib.Link) {
 		v := l.(*netlink.Vlan)
 		to.VLANID, to.VLANProto, to.Settings = uint16(v.VlanId), uint16(v.VlanProtocol), fmt.Sprint(vlanFlags(v))
 		if v.NetNsID < 0 { // else the parent is in another namespace

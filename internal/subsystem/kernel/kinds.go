@@ -42,8 +42,8 @@ type linkKind struct {
 	refer func(want netlink.Link, b *bound)
 	// adopts says that a link of the name that somebody else made is changed in place like Minne's own.
 	adopts bool
-	// tell fills in what the fast path has to know of a link, and its settings, of which change speaks; nil for nothing.
-	tell func(l netlink.Link, to *rib.Link)
+	// describe fills in what the fast path has to know of a link, and its settings, of which change speaks; nil for nothing.
+	describe func(l netlink.Link, to *rib.Link)
 	// instead makes the link of a name where the kernel knows none of its kind; nil when nothing can.
 	instead func(name string) error
 }

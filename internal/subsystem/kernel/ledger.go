@@ -154,9 +154,9 @@ func (l *ledger) put(old entry, had bool, after []uint32, seen entry, identity *
 	}
 	switch {
 	case len(after) == 0:
-		l.tell(identity, before[0], true)
+		l.notify(identity, before[0], true)
 	case len(before) == 0 || before[0] != after[0]:
-		l.tell(identity, after[0], false)
+		l.notify(identity, after[0], false)
 	}
 	for _, s := range after {
 		l.use(s)
@@ -205,8 +205,8 @@ func (l *ledger) flush() {
 	}
 }
 
-// tell collects a change for the listener.
-func (l *ledger) tell(identity *rib.Route, shape uint32, deleted bool) {
+// notify collects a change for the listener.
+func (l *ledger) notify(identity *rib.Route, shape uint32, deleted bool) {
 	route := l.list[shape].route
 	route.Prefix, route.Source, route.Table = identity.Prefix, identity.Source, identity.Table
 	route.Metric, route.TOS = identity.Metric, identity.TOS

@@ -60,8 +60,8 @@ func decodeLink(m nlmsg.Message) (l rib.Link, ok bool) {
 			l.XDPProgram = xdpProgram(value)
 		}
 	}
-	if k, as := typed(l.Kind, b); k != nil && k.tell != nil {
-		k.tell(as, &l)
+	if k, as := typed(l.Kind, b); k != nil && k.describe != nil {
+		k.describe(as, &l)
 	}
 	if stp, ok := speaksSTP(b); ok {
 		l.Settings += fmt.Sprint(stp)

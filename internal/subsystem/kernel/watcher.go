@@ -34,7 +34,7 @@ type Watcher struct {
 	resync     chan struct{}
 	restorable chan struct{}
 	probe      chan struct{} // read by whoever asks if the loop still turns
-	told       atomic.Uint64 // notifications and routes that were looked at
+	received   atomic.Uint64 // notifications and routes that were looked at
 
 	ask    *asker
 	stream *stream
@@ -81,7 +81,7 @@ func (w *Watcher) Restorable() <-chan struct{} { return w.restorable }
 // Alive returns once the watcher's loop has turned, or taken a notification: it neither waits for ever nor
 // has ended. Before the first account of the kernel's state is told, there is nothing to follow yet.
 func (w *Watcher) Alive(ctx context.Context) error {
-	before := w.told.Load()
+	before := w.received.Load()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -89,7 +89,7 @@ func (w *Watcher) Alive(ctx context.Context) error {
 		case <-w.probe:
 			return nil
 		case <-tick.C:
-			if w.told.Load() != before {
+			if w.received.Load() != before {
 				return nil
 			}
 		case <-ctx.Done():
@@ -145,7 +145,7 @@ func (w *Watcher) open() (err error) {
 // follow dumps once and then works whenever there is something to do.
 func (w *Watcher) follow(ctx context.Context) error {
 	defer w.delay.Stop()
-	if err := w.tellAll(ctx); err != nil {
+	if err := w.notifyAll(ctx); err != nil {
 		return err
 	}
 	close(w.ready)
@@ -154,7 +154,7 @@ func (w *Watcher) follow(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-w.resync:
-			if err := w.tellAll(ctx); err != nil {
+			if err := w.notifyAll(ctx); err != nil {
 				return err
 			}
 		case <-w.stream.wake:
@@ -181,7 +181,7 @@ func (w *Watcher) work(ctx context.Context) error {
 		}
 		if lost {
 			w.log.Warn("the kernel dropped notifications; reading its whole state again")
-			if err := w.tellAll(ctx); err != nil {
+			if err := w.notifyAll(ctx); err != nil {
 				return err
 			}
 			continue
@@ -190,7 +190,7 @@ func (w *Watcher) work(ctx context.Context) error {
 			return nil
 		}
 		for i, chunk := range backlog {
-			if err := w.tellChunk(ctx, chunk); err != nil {
+			if err := w.notifyChunk(ctx, chunk); err != nil {
 				return err
 			}
 			backlog[i] = nil
@@ -199,28 +199,28 @@ func (w *Watcher) work(ctx context.Context) error {
 	}
 }
 
-// tellChunk tells notifications in their order; those of one kind that follow each other together.
-func (w *Watcher) tellChunk(ctx context.Context, b []byte) error {
+// notifyChunk passes notifications on in their order; those of one kind that follow each other together.
+func (w *Watcher) notifyChunk(ctx context.Context, b []byte) error {
 	for len(b) > 0 {
 		m, rest, err := nlmsg.Next(b)
 		if err != nil {
 			return err
 		}
 		b = rest
-		if err := w.tell(ctx, m); err != nil {
+		if err := w.notify(ctx, m); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tell takes one notification.
-func (w *Watcher) tell(ctx context.Context, m nlmsg.Message) error {
-	w.told.Add(1)
+// notify takes one notification.
+func (w *Watcher) notify(ctx context.Context, m nlmsg.Message) error {
+	w.received.Add(1)
 	switch m.Type {
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		w.batch.flushExcept(w, kindRoute)
-		return w.tellRoute(m)
+		return w.notifyRoute(m)
 	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
 		if n, ok := decodeNeighbour(m); ok {
 			w.batch.flushExcept(w, kindNeighbour)
@@ -238,7 +238,7 @@ func (w *Watcher) tell(ctx context.Context, m nlmsg.Message) error {
 		}
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		if l, ok := decodeLink(m); ok {
-			return w.tellLink(ctx, l)
+			return w.notifyLink(ctx, l)
 		}
 		if len(m.Body) > 0 && m.Body[0] == familyBridge {
 			token(w.restorable) // a port came, went, or got other VLANs
@@ -248,7 +248,7 @@ func (w *Watcher) tell(ctx context.Context, m nlmsg.Message) error {
 	case rtmNewNextHop, rtmDelNextHop:
 		if g, ok := decodeNextHop(m); ok {
 			w.flush()
-			w.tellNextHops([]rib.NextHopGroup{g})
+			w.notifyNextHops([]rib.NextHopGroup{g})
 		}
 	case unix.RTM_NEWRULE, unix.RTM_DELRULE:
 		token(w.restorable)
@@ -258,7 +258,7 @@ func (w *Watcher) tell(ctx context.Context, m nlmsg.Message) error {
 	return nil
 }
 
-func (w *Watcher) tellRoute(m nlmsg.Message) error {
+func (w *Watcher) notifyRoute(m nlmsg.Message) error {
 	r := &w.decoded
 	if err := r.decode(m.Body); err != nil {
 		return err
@@ -275,8 +275,8 @@ func (w *Watcher) tellRoute(m nlmsg.Message) error {
 	return nil
 }
 
-// tellLink passes a link on and looks after what its change did silently.
-func (w *Watcher) tellLink(ctx context.Context, l rib.Link) error {
+// notifyLink passes a link on and looks after what its change did silently.
+func (w *Watcher) notifyLink(ctx context.Context, l rib.Link) error {
 	before, known := w.links[l.Index]
 	if l.Deleted {
 		delete(w.links, l.Index)

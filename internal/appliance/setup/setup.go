@@ -24,6 +24,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"minne/internal/base/atomicfile"
@@ -85,12 +86,9 @@ func Needed(inst instance.Instance) bool {
 	if err != nil {
 		return true
 	}
-	for _, r := range all {
-		if r.State == revisions.Confirmed || r.State == revisions.Awaiting {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(all, func(r revisions.Revision) bool {
+		return r.State == revisions.Confirmed || r.State == revisions.Awaiting
+	})
 }
 
 // Run sets the router up.

@@ -5,6 +5,7 @@ package campus
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -44,12 +45,7 @@ func (r *Report) Add(row Row) {
 
 // Failed says whether any check failed.
 func (r *Report) Failed() bool {
-	for _, row := range r.Rows {
-		if row.Failed != "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Rows, func(row Row) bool { return row.Failed != "" })
 }
 
 func (row Row) mark() string {

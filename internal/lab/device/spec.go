@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"minne/internal/model/config"
@@ -172,12 +173,7 @@ func (s Spec) checkConfig(w Wiring) (string, error) {
 }
 
 func hasAddress(i *config.Interface, want string) bool {
-	for _, a := range i.Addresses {
-		if a.String() == want {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(i.Addresses, func(a config.Address) bool { return a.String() == want })
 }
 
 // config is the router's file for the wiring.

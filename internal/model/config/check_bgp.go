@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"time"
 )
 
@@ -172,10 +173,5 @@ func speaks(p *BGPPeer, family Family) bool {
 	if len(p.Families) == 0 {
 		return familyOf(p.Address) == family
 	}
-	for _, f := range p.Families {
-		if f == family {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(p.Families, family)
 }

@@ -77,12 +77,7 @@ func (c *checker) ospfInterface(path, name string, o *OSPFInterface, family int)
 }
 
 func (c *checker) hasIPv4(name string) bool {
-	for _, a := range c.cfg.Interfaces[name].Addresses {
-		if a.Addr().Is4() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.cfg.Interfaces[name].Addresses, func(a Address) bool { return a.Addr().Is4() })
 }
 
 // ospfAuth checks a key without ever telling it.

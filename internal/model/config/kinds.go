@@ -5,6 +5,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 )
 
 // Kinds of interfaces. A section of an interface says what its link is made of: `vlan:` makes it a
@@ -135,12 +136,7 @@ func (cfg *Config) sitsOn(name, other string, seen map[string]bool) bool {
 	}
 	seen[name] = true
 	k := cfg.Kind(name)
-	for _, p := range append(k.Members, k.Parents...) {
-		if cfg.sitsOn(p.Name, other, seen) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(append(k.Members, k.Parents...), func(p Parent) bool { return cfg.sitsOn(p.Name, other, seen) })
 }
 
 // mtuBelow refuses a packet size that is more than what an interface sits on can carry: the nearest below

@@ -117,12 +117,7 @@ func (p *Policy) inAddresses(a Addresses, address netip.Addr) bool {
 	if a.Any || slices.ContainsFunc(a.Prefixes, inside) {
 		return true
 	}
-	for _, s := range a.Sets {
-		if p.Sets[s].contains(address) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.Sets, func(s int) bool { return p.Sets[s].contains(address) })
 }
 
 // contains asks the only prefix that can have the address: the last that begins at it or before.
@@ -141,10 +136,5 @@ func (p *Policy) inPorts(ports Ports, port uint16) bool {
 	if ports.Any || slices.ContainsFunc(ports.Ranges, inside) {
 		return true
 	}
-	for _, s := range ports.Sets {
-		if slices.ContainsFunc(p.Sets[s].Ports, inside) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ports.Sets, func(s int) bool { return slices.ContainsFunc(p.Sets[s].Ports, inside) })
 }

@@ -5,6 +5,7 @@ package policy
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -269,12 +270,7 @@ func (p *Policy) ZoneOf(iface string) (ZoneID, bool) {
 
 // Stateful reports whether some pair keeps state.
 func (p *Policy) Stateful() bool {
-	for _, pair := range p.Pairs {
-		if !pair.Stateless {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Pairs, func(pair Pair) bool { return !pair.Stateless })
 }
 
 // ServicesOnly is a policy that permits nothing but what the router's own services need; nil of nil.

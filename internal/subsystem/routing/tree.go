@@ -8,7 +8,10 @@
 // are compared as sets.
 package routing
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // node is a line of configuration, and what stands below it when it opens a context.
 type node struct {
@@ -24,12 +27,7 @@ var notOurs = []string{
 }
 
 func isOurs(line string) bool {
-	for _, p := range notOurs {
-		if strings.HasPrefix(line, p) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(notOurs, func(p string) bool { return strings.HasPrefix(line, p) })
 }
 
 // parse reads the text of Render or of "show running-config".
@@ -75,12 +73,7 @@ func parse(text string) *node {
 
 // isContext says whether a line opens a context.
 func isContext(line string) bool {
-	for _, p := range []string{"router ", "interface ", "route-map ", "address-family ", "bfd", "vrf ", "key chain "} {
-		if strings.HasPrefix(line, p) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"router ", "interface ", "route-map ", "address-family ", "bfd", "vrf ", "key chain "}, func(p string) bool { return strings.HasPrefix(line, p) })
 }
 
 // prune drops interfaces and families without content: they exist whether or not they are written.

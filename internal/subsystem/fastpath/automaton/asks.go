@@ -2,6 +2,8 @@
 
 package automaton
 
+import "slices"
+
 // AsksForEnd says whether a pattern has a place where only the end of the stream fits: \z, \Z, or $
 // without /m. Who searches streams whose end nobody tells can't find it.
 func (p Pattern) AsksForEnd() bool { return asksForEnd(p.root) }
@@ -21,10 +23,5 @@ func asksForEnd(n node) bool {
 }
 
 func anyAsks(parts []node) bool {
-	for _, p := range parts {
-		if asksForEnd(p) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(parts, asksForEnd)
 }

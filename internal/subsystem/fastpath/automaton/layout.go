@@ -112,12 +112,7 @@ func (c *compressed) stored(s int) ([]uint8, []int32) {
 
 // isDead tells whether nothing leads out of a state and it finds nothing.
 func (d *dfa) isDead(s int) bool {
-	for _, t := range d.row(s) {
-		if int(t) != s {
-			return false
-		}
-	}
-	return len(d.now[s]) == 0 && len(d.end[s]) == 0
+	return !slices.ContainsFunc(d.row(s), func(t int32) bool { return int(t) != s }) && len(d.now[s]) == 0 && len(d.end[s]) == 0
 }
 
 // mapWords are those of a recordMap before its transitions.

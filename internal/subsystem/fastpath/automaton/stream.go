@@ -2,6 +2,8 @@
 
 package automaton
 
+import "slices"
+
 // Stream is a search under way.
 type Stream struct {
 	reader
@@ -85,12 +87,7 @@ func (s *Stream) report(g int, word uint32) {
 func (s *Stream) find(id uint32) { s.found[id] = true }
 
 func anyBit(words []uint32) bool {
-	for _, w := range words {
-		if w != 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(words, func(w uint32) bool { return w != 0 })
 }
 
 // stepTails takes a byte in the active tails of a group and forgets those that it ends.

@@ -5,6 +5,7 @@ package classify
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // Family says which IP versions a rule is for.
@@ -167,12 +168,7 @@ func (r *Rule) matchesKind(kind uint16) bool {
 }
 
 func holdsZone(zones []uint8, zone uint8) bool {
-	for _, z := range zones {
-		if z == zone {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(zones, zone)
 }
 
 func holdsAddress(prefixes []netip.Prefix, a [2]uint64, ipv6 bool) bool {
@@ -192,21 +188,11 @@ func holdsAddress(prefixes []netip.Prefix, a [2]uint64, ipv6 bool) bool {
 }
 
 func holdsPort(ranges []Range, port uint16) bool {
-	for _, r := range ranges {
-		if r.holds(port) {
-			return true
-		}
-	}
-	return len(ranges) == 0
+	return len(ranges) == 0 || slices.ContainsFunc(ranges, func(r Range) bool { return r.holds(port) })
 }
 
 func holdsICMP(ranges []ICMPRange, value uint16) bool {
-	for _, r := range ranges {
-		if r.values().holds(value) {
-			return true
-		}
-	}
-	return len(ranges) == 0
+	return len(ranges) == 0 || slices.ContainsFunc(ranges, func(r ICMPRange) bool { return r.values().holds(value) })
 }
 
 // check refuses a rule that means nothing.

@@ -4,9 +4,11 @@
 set -eu
 go=${GO:-go}
 needs_root='^minne/internal/testing/(testns|testuml|testimage)$|^github.com/cilium/ebpf$|^github.com/vishvananda/netns$'
-tested=$("$go" list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)
-for package in $tested; do
-	case $package in minne/internal/lab/platform/* | minne/test/deb | minne/test/procbench) continue ;; esac
-	deps=$("$go" list -test -deps -f '{{.ImportPath}}' "$package")
-	printf '%s\n' "$deps" | grep -qE "$needs_root" || echo "$package"
+# One line for each test program: the package, and all that is linked into the program.
+"$go" list -test -f '{{if eq .Name "main"}}{{.ImportPath}} {{range .Deps}}{{.}} {{end}}{{end}}' ./... |
+while read -r program linked; do
+	case $program in
+	minne/internal/lab/platform/* | minne/test/deb.test | minne/test/procbench.test) continue ;;
+	*.test) printf '%s\n' "$linked" | tr ' ' '\n' | grep -qE "$needs_root" || echo "${program%.test}" ;;
+	esac
 done

@@ -25,7 +25,7 @@ func entries(t *testing.T, dir string) string {
 	return strings.Join(names, " ")
 }
 
-func TestWrite(t *testing.T) {
+func TestWriteAsRoot(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
 	for _, c := range []struct {

@@ -43,7 +43,7 @@ func serve(t *testing.T, add func(*Server)) *Client {
 	return NewClient(socket)
 }
 
-func TestErrorsKeepTheirKind(t *testing.T) {
+func TestErrorsKeepTheirKindAsRoot(t *testing.T) {
 	var answer error
 	c := serve(t, func(s *Server) {
 		Serve(s, Apply, func(*http.Request, Commit) (Result, error) { return Result{}, answer })
@@ -62,7 +62,7 @@ func TestErrorsKeepTheirKind(t *testing.T) {
 	}
 }
 
-func TestPeer(t *testing.T) {
+func TestPeerAsRoot(t *testing.T) {
 	var peer Peer
 	c := serve(t, func(s *Server) {
 		Serve(s, GetStatus, func(r *http.Request, _ Empty) (Status, error) { peer = PeerOf(r.Context()); return Status{}, nil })
@@ -111,7 +111,7 @@ func (w *answerWriter) Header() http.Header         { return w.header }
 func (w *answerWriter) WriteHeader(status int)      { w.status = status }
 func (w *answerWriter) Write(b []byte) (int, error) { return w.body.Write(b) }
 
-func TestRequestsAreBounded(t *testing.T) {
+func TestRequestsAreBoundedAsRoot(t *testing.T) {
 	c := serve(t, func(s *Server) {
 		Serve(s, Apply, func(_ *http.Request, q Commit) (Result, error) {
 			return Result{Revision: len(q.Config)}, nil
@@ -166,7 +166,7 @@ func TestUnreachable(t *testing.T) {
 }
 
 // Nobody but root and the group may connect.
-func TestSocketMode(t *testing.T) {
+func TestSocketModeAsRoot(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := Listen(socket)
 	if err != nil {

@@ -58,9 +58,9 @@ func open(t *testing.T, socket string, uid int, say string) net.Conn {
 	return c
 }
 
-// TestSlowClientsLeaveRoom has three users who open a hundred connections each and never end their
+// TestSlowClientsLeaveRoomAsRoot has three users who open a hundred connections each and never end their
 // question: each has his part, what is beyond is refused at once, and root gets in all the time.
-func TestSlowClientsLeaveRoom(t *testing.T) {
+func TestSlowClientsLeaveRoomAsRoot(t *testing.T) {
 	dir, err := os.MkdirTemp("/tmp", "minne-api-")
 	if err != nil {
 		t.Fatal(err)

@@ -35,8 +35,8 @@ func TestASilentDaemonIsTold(t *testing.T) {
 	}
 }
 
-// TestASlowAnswerIsWaitedFor: a daemon that has much to do, and lives, may take its time.
-func TestASlowAnswerIsWaitedFor(t *testing.T) {
+// TestASlowAnswerIsWaitedForAsRoot: a daemon that has much to do, and lives, may take its time.
+func TestASlowAnswerIsWaitedForAsRoot(t *testing.T) {
 	c := serve(t, func(s *Server) {
 		Serve(s, Apply, func(*http.Request, Commit) (Result, error) {
 			time.Sleep(500 * time.Millisecond)

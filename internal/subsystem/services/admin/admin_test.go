@@ -81,7 +81,7 @@ func TestNoAdmin(t *testing.T) {
 
 // Key logins need an account that is not locked: sshd without PAM refuses those whose hash begins with
 // an exclamation mark. What useradd made is cured; what somebody locked is said.
-func TestKeysOfALockedAccount(t *testing.T) {
+func TestKeysOfALockedAccountAsRoot(t *testing.T) {
 	keys, err := Render(&config.Config{
 		System:   config.System{Admin: config.Admin{SSHKeys: []string{"ssh-ed25519 AAAA"}}},
 		Services: config.Services{SSH: &config.SSH{Interfaces: []string{"lan"}}},

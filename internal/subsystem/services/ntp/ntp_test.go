@@ -59,7 +59,7 @@ func TestUnsynchronised(t *testing.T) {
 }
 
 // A chronyd that nobody has told the time says so.
-func TestTroubleOfChronyd(t *testing.T) {
+func TestTroubleOfChronydAsRoot(t *testing.T) {
 	dir, err := os.MkdirTemp("", "minne-ntp-") // a socket's path is short
 	if err != nil {
 		t.Fatal(err)

@@ -81,7 +81,7 @@ func TestWhatOthersTakeComesBack(t *testing.T) {
 		do    func()
 	}{
 		{"bpftool link detach", "detached", func() { must(t, b.pinnedLink(b.out).(interface{ Detach() error }).Detach()) }},
-		{"another program under the link", "under Minne's link", func() { must(t, b.pinnedLink(b.out).Update(passing(t, "somebody"))) }},
+		{"another program under the link", "had replaced Minne's", func() { must(t, b.pinnedLink(b.out).Update(passing(t, "somebody"))) }},
 		{"rm -r of the pins", "pins below", func() { must(t, os.RemoveAll(b.inst.BPFDir)) }},
 		{"umount of the bpffs", "pins below", func() { must(t, unix.Unmount(bpffs, unix.MNT_DETACH)) }},
 		{"other objects in the place of pins", "pins below", func() {

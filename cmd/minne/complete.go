@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -208,9 +209,7 @@ func peerNames(ctx context.Context, c *api.Client) (list []string) {
 	found := map[string]string{}
 	for _, p := range s.Peers {
 		name := p.Name
-		if name == "" {
-			name = p.Address
-		}
+		name = cmp.Or(name, p.Address)
 		found[name] = fmt.Sprintf("AS %d, %s", p.ASN, p.State)
 	}
 	for _, name := range slices.Sorted(maps.Keys(found)) {

@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,9 +32,7 @@ func (l *Lab) cable(c Link) error {
 		queues := max(1, c.Queues)
 		attrs.NumTxQueues, attrs.NumRxQueues = queues, queues
 		attrs.MTU = c.MTU
-		if attrs.MTU == 0 {
-			attrs.MTU = 1500
-		}
+		attrs.MTU = cmp.Or(attrs.MTU, 1500)
 		return netlink.LinkAdd(&netlink.Veth{
 			LinkAttrs: attrs, PeerName: c.B.Name, PeerNamespace: netlink.NsFd(peer),
 			PeerNumTxQueues: uint32(queues), PeerNumRxQueues: uint32(queues), PeerMTU: uint32(attrs.MTU),

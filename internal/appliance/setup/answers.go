@@ -3,6 +3,7 @@
 package setup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -168,15 +169,11 @@ func (a Answers) complete(ports []Port) (Answers, error) {
 		return a, fmt.Errorf("no port %q; expected one of %s", a.WAN, portNames(ports))
 	}
 	a.WAN = ports[i].Name
-	if a.WANAddress == "" {
-		a.WANAddress = byDHCP
-	}
+	a.WANAddress = cmp.Or(a.WANAddress, byDHCP)
 	if a.LAN == "" {
 		a.LAN = offerLAN(ports)
 	}
-	if a.Hostname == "" {
-		a.Hostname = defaultHostname
-	}
+	a.Hostname = cmp.Or(a.Hostname, defaultHostname)
 	if a.SSH == "" {
 		a.SSH = "off"
 		if len(a.SSHKeys) > 0 {

@@ -4,6 +4,7 @@ package setup
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,9 +72,7 @@ func (c *conversation) ask(question, offer string, take func(string) error) erro
 		if err != nil {
 			return err
 		}
-		if text == "" {
-			text = offer
-		}
+		text = cmp.Or(text, offer)
 		if err = take(text); err == nil {
 			return nil
 		}

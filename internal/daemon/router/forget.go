@@ -3,6 +3,7 @@
 package router
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -146,9 +147,7 @@ func sourceOf(name string, all []kernel.Interface, zones map[string]string) (Sou
 			default:
 				continue
 			}
-			if v.Interface == "" {
-				v.Interface = i.Name
-			}
+			v.Interface = cmp.Or(v.Interface, i.Name)
 		}
 	}
 	names := slices.Sorted(maps.Values(zones))

@@ -3,6 +3,7 @@
 package show
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -91,9 +92,7 @@ func BGPPaths(w io.Writer, v routing.BGPPaths) error {
 	t := table{head: []string{" ", "Peer", "Next hop", ">Pref", ">MED", "Origin", "~AS path", "~Remarks"}}
 	for _, p := range v.Paths {
 		peer := p.Peer
-		if peer == "" {
-			peer = p.Address
-		}
+		peer = cmp.Or(peer, p.Address)
 		if peer == "" {
 			peer = "announced here"
 		}

@@ -3,6 +3,7 @@
 package show
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -125,9 +126,7 @@ func hardwareWords(list []kernel.HardwareSetting) (words []string) {
 // device says what hardware it is, and its queues.
 func device(v InterfaceView) string {
 	driver := v.Driver
-	if driver == "" {
-		driver = v.Kind
-	}
+	driver = cmp.Or(driver, v.Kind)
 	words := []string{orDash(driver)}
 	if v.BusPath != "" {
 		words = append(words, "at "+v.BusPath)

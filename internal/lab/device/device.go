@@ -3,6 +3,7 @@
 package device
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -57,9 +58,7 @@ func (s Spec) Start(ctx context.Context, node *lab.Running, w Wiring, m Means) (
 	if s.Kind == None {
 		return d, nil
 	}
-	if d.binary == "" {
-		d.binary = m.Binary
-	}
+	d.binary = cmp.Or(d.binary, m.Binary)
 	if err := d.start(ctx); err != nil {
 		return nil, fmt.Errorf("device %s: %w", s, err)
 	}

@@ -3,6 +3,7 @@
 package pattern
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -213,9 +214,7 @@ func (p *parser) at(w word, message, expected string) error {
 // fault turns a problem of a value into an error that points into the text.
 func (p *parser) fault(w word, k keyword, f *fault) error {
 	e := &Error{Text: p.text, Column: w.column, Width: w.width, Message: f.message, Expected: f.expected, Nearest: f.nearest}
-	if e.Expected == "" {
-		e.Expected = k.expected
-	}
+	e.Expected = cmp.Or(e.Expected, k.expected)
 	if f.width > 0 && !w.quoted && strings.HasSuffix(w.text, w.value) && f.at+f.width <= len(w.value) {
 		e.Column = w.valueColumn + utf8.RuneCountInString(w.value[:f.at])
 		e.Width = utf8.RuneCountInString(w.value[f.at : f.at+f.width])

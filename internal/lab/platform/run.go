@@ -3,6 +3,7 @@
 package platform
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -44,9 +45,7 @@ type Options struct {
 func Measure(ctx context.Context, o Options) (*Result, error) {
 	begin := time.Now()
 	r := &Result{Schema: Schema, Name: o.Name, Command: o.Command, Started: begin.UTC().Truncate(time.Second), Minne: o.Minne, Machine: machine.Read(), Rounds: o.Rounds}
-	if r.Name == "" {
-		r.Name = r.Machine.CPU
-	}
+	r.Name = cmp.Or(r.Name, r.Machine.CPU)
 	dir, err := os.MkdirTemp("", "minne-platform-")
 	if err != nil {
 		return nil, err

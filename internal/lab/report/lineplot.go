@@ -3,6 +3,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"math"
@@ -56,9 +57,7 @@ type endLabel struct {
 
 func (p linePlot) draw() template.HTML {
 	height := p.height
-	if height == 0 {
-		height = 330
-	}
+	height = cmp.Or(height, 330)
 	const top = 34.0
 	labels := p.labels(top, height)
 	left, right := p.margins()

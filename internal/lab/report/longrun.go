@@ -3,6 +3,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"math"
@@ -299,9 +300,7 @@ func paperSection(r *result.Result, _ bool) section {
 			if w.Paper != 0 {
 				paper = significant(w.Paper)
 			}
-			if paper == "" {
-				paper = none
-			}
+			paper = cmp.Or(paper, none)
 			if w.Low != 0 || w.High != 0 {
 				span = significant(w.Low) + "–" + significant(w.High)
 			}

@@ -3,6 +3,7 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -131,9 +132,7 @@ func (g *Generator) Send(ctx context.Context, st Stream) (Sent, error) {
 		s, was, least = g.towards.ipv6, &g.towards.from6, MinFrame6
 	}
 	bytes := st.FrameBytes
-	if bytes == 0 {
-		bytes = least
-	}
+	bytes = cmp.Or(bytes, least)
 	switch {
 	case s == nil:
 		return Sent{}, fmt.Errorf("generator: no destinations of the family of source %v", st.Source)

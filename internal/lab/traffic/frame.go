@@ -3,6 +3,7 @@
 package traffic
 
 import (
+	"cmp"
 	"encoding/binary"
 	"net/netip"
 	"sync"
@@ -28,9 +29,7 @@ var fillerBytes = sync.OnceValue(func() []byte {
 
 // write writes the frame of a packet that was checked to b, which is as long as that.
 func (p Packet) write(b []byte, route Route, ttl uint8, sequence uint64, sent time.Duration, filled bool) {
-	if ttl == 0 {
-		ttl = defaultTTL
-	}
+	ttl = cmp.Or(ttl, defaultTTL)
 	copy(b, route.To)
 	copy(b[6:], route.From)
 	var upper []byte

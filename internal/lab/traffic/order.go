@@ -3,6 +3,7 @@
 package traffic
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net"
@@ -148,9 +149,7 @@ func (o Order) order(s shape) labOrder {
 		Packets: uint32(s.packets), Own: bit(o.OwnTime), Ttl: o.TTL, Timed: bit(o.Timed), Filled: bit(o.Filled || s.mixed),
 		Fresh: bit(s.fresh), PortShift: s.portShift, PortBits: s.portBits, HostShift: s.hostShift, HostBits: s.hostBits, Scatter: bit(s.scatter),
 	}
-	if out.Ttl == 0 {
-		out.Ttl = defaultTTL
-	}
+	out.Ttl = cmp.Or(out.Ttl, defaultTTL)
 	if out.Burst == 0 {
 		out.Burst = uint64(defaultBurst)
 	}

@@ -3,6 +3,7 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -184,9 +185,7 @@ func (s *sender) run(ctx context.Context, o Order, ids map[uint8]uint8) (Sent, e
 		return Sent{}, err
 	}
 	batch := o.Batch
-	if batch == 0 {
-		batch = Batch
-	}
+	batch = cmp.Or(batch, Batch)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	waits := o.paced() || o.Duration > 0 // runs of the program may send nothing, so their number says nothing

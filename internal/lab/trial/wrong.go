@@ -3,6 +3,7 @@
 package trial
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -17,9 +18,7 @@ type WrongError struct {
 
 func (e *WrongError) Error() string {
 	who := e.Device
-	if who == "" {
-		who = "the device"
-	}
+	who = cmp.Or(who, "the device")
 	r := e.Result
 	parts := faults(r.BadTTL, r.BadHeader, r.BadMAC, r.Corrupted)
 	text := fmt.Sprintf("%s forwards wrongly: of %d frames received %s", who, r.Received, strings.Join(parts, ", "))

@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -93,9 +94,7 @@ func (p *Policy) zoneOfSide(iface string) (ZoneID, bool) {
 
 func (p *Policy) matches(r *Rule, packet Packet) bool {
 	four, iface := packet.Source.Is4(), packet.In
-	if iface == "" {
-		iface = packet.Out
-	}
+	iface = cmp.Or(iface, packet.Out)
 	switch {
 	case four && !r.IPv4, !four && !r.IPv6:
 	case r.Interfaces != nil && !slices.Contains(r.Interfaces, iface):

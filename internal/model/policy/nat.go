@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -186,9 +187,7 @@ func (c *compiler) closedForwards() {
 			continue
 		}
 		port := n.NewPort
-		if port == 0 {
-			port = n.Ports.First
-		}
+		port = cmp.Or(port, n.Ports.First)
 		to := c.ifaceTowards(n.Target)
 		if to == "" || c.opens(n, to, port) {
 			continue

@@ -3,6 +3,7 @@
 package fastpath
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -367,9 +368,7 @@ func within(a, b classify.Protocols) bool {
 func timeoutWord(s *procSettings) uint64 {
 	ms := func(knob string, otherwise int) uint32 {
 		seconds := s.number("netfilter", knob)
-		if seconds == 0 {
-			seconds = otherwise
-		}
+		seconds = cmp.Or(seconds, otherwise)
 		return uint32(min(seconds, maxTimeout) * 1000)
 	}
 	return pair(ms("nf_conntrack_tcp_timeout_established", 432000), ms("nf_conntrack_udp_timeout_stream", 120))

@@ -173,9 +173,7 @@ func (f *Firewall) prepare(q SetChange) (*change, SetChanged, error) {
 	if err != nil {
 		return nil, done, err
 	}
-	if q.Timeout == 0 {
-		q.Timeout = s.Timeout
-	}
+	q.Timeout = cmp.Or(q.Timeout, s.Timeout)
 	c := &change{timeout: q.Timeout, live: f.live.set(q.Set), deleted: map[netip.Prefix]bool{}, told: told{set: s}, record: record{Set: q.Set}}
 	for _, list := range []struct {
 		texts []string

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -127,9 +128,7 @@ func find(i DesiredInterface, links []link, had func(name string, index int) boo
 		fits = func(l *link) bool { return l.BusPath == m.Path && !slices.Contains(borrowers, l.Kind) }
 	default:
 		name := m.Name
-		if name == "" {
-			name = i.Name
-		}
+		name = cmp.Or(name, i.Name)
 		wanted = "name " + name
 		fits = func(l *link) bool { return l.Name == name || slices.Contains(l.AltNames, name) }
 	}

@@ -114,7 +114,7 @@ func TestBGPTwoUpstreams(t *testing.T) {
 	if s := contains(preview, "BGP import from isp-b: 100 → 300", "the session stays"); s != "" || strings.Contains(preview, "resets") {
 		t.Errorf("preview: %v", preview)
 	}
-	if s := fmt.Sprint(Effects(d, l.render(cfg, upstreamSecrets))); s != preview {
+	if s := fmt.Sprint(between(d, l.render(cfg, upstreamSecrets))); s != preview {
 		t.Errorf("effects without FRR: %s\nplan with FRR: %s", s, preview)
 	}
 	before := l.router.Commands()

@@ -15,11 +15,6 @@ import (
 	"minne/internal/base/plan"
 )
 
-// Effects says what going from one desired state to another changes for other routers. It is pure.
-func Effects(old, new Desired) []plan.Change {
-	return effects(old.trees(), new.trees(), old.peers, new.peers)
-}
-
 // trees returns the configuration of each daemon as a tree.
 func (d Desired) trees() map[string]*node {
 	t := map[string]*node{}
@@ -29,6 +24,7 @@ func (d Desired) trees() map[string]*node {
 	return t
 }
 
+// effects says what going from one state to another changes for other routers. It is pure.
 func effects(have, want map[string]*node, oldNames, newNames map[string]string) []plan.Change {
 	e := &effect{}
 	name := func(addr string) string {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"minne/internal/base/plan"
 	"minne/internal/model/config"
 )
 
@@ -171,6 +172,11 @@ func TestDifference(t *testing.T) {
 	}
 }
 
+// between is the preview of going from one desired state to another.
+func between(old, new Desired) []plan.Change {
+	return effects(old.trees(), new.trees(), old.peers, new.peers)
+}
+
 func TestEffects(t *testing.T) {
 	base := func() *config.Config {
 		c := campus(true)
@@ -244,7 +250,7 @@ func TestEffects(t *testing.T) {
 		changed := base()
 		with := c.change(changed)
 		var got []string
-		for _, ch := range Effects(render(base(), secrets), render(changed, with)) {
+		for _, ch := range between(render(base(), secrets), render(changed, with)) {
 			got = append(got, ch.String())
 		}
 		if s := strings.Join(got, "\n"); s != c.want {

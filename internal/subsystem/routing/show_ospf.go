@@ -4,6 +4,7 @@
 package routing
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -69,9 +70,7 @@ func (r *Routing) ospf2Neighbors(ctx context.Context) ([]OSPFNeighbor, error) {
 	for _, id := range slices.Sorted(maps.Keys(raw.Neighbors)) {
 		for _, n := range raw.Neighbors[id] {
 			full := n.State
-			if full == "" {
-				full = n.OldState
-			}
+			full = cmp.Or(full, n.OldState)
 			state, role, _ := strings.Cut(full, "/")
 			iface, own, _ := strings.Cut(n.Iface, ":")
 			address := n.Address

@@ -3,6 +3,7 @@
 package flowbench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -268,9 +269,7 @@ func (report *Report) trial(ctx context.Context, r *rig, round int) error {
 		if c.large && n != keyCount {
 			continue
 		}
-		if c.flows == 0 {
-			c.flows = n
-		}
+		c.flows = cmp.Or(c.flows, n)
 		// The first lookups count for nothing: the caches still hold the predecessor's tables.
 		order := run{first: uint32(round * perTrial / 2), mask: uint32(c.flows - 1), direction: c.direction, now: uint32(flow.Now())}
 		var ns [2]float64

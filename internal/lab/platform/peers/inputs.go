@@ -4,6 +4,7 @@ package peers
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -43,9 +44,7 @@ func WritePatterns(w io.Writer, p Peer, patterns []automaton.Pattern, refused ma
 				text = "(?x)" + text
 				flags = strings.ReplaceAll(flags, "x", "")
 			}
-			if flags == "" {
-				flags = "-"
-			}
+			flags = cmp.Or(flags, "-")
 		}
 		fmt.Fprintf(b, "%d %s %s\n", i, flags, hex.EncodeToString([]byte(text)))
 	}

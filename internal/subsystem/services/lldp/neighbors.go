@@ -3,6 +3,7 @@
 package lldp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -164,9 +165,7 @@ func table(o Observed) service.Table {
 	}
 	for _, n := range o.Neighbors {
 		system := n.System
-		if system == "" {
-			system = n.Chassis
-		}
+		system = cmp.Or(system, n.Chassis)
 		t.Rows = append(t.Rows, []string{n.Interface, system, n.Port, dash(strings.Join(n.Addresses, " ")), dash(strings.Join(n.Capabilities, " ")), strconv.Itoa(n.Seconds)})
 	}
 	return t

@@ -3,6 +3,7 @@
 package pppoe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -122,9 +123,7 @@ func (c *Client) Down() (list []string) {
 			continue
 		}
 		why := s.Error
-		if why == "" {
-			why = "dialing"
-		}
+		why = cmp.Or(why, "dialing")
 		list = append(list, fmt.Sprintf("PPPoE session of %s: %s", s.Interface, why))
 	}
 	return list

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the FD.io project's MLRsearch on simulated devices and writes what it finds.
 
-The devices are those of internal/lab/simulated: same formulas, same chance. A test
+The devices are those of internal/testing/simulated: same formulas, same chance. A test
 of internal/lab/search lets Minne's own search run on them too and compares. To
 write the fixture anew:
 
@@ -60,7 +60,7 @@ def mix(x):
 
 
 def draw(seed, load, ordinal, use):
-    """A number in [0, 1), as chance.draw in internal/lab/simulated/chance.go."""
+    """A number in [0, 1), as chance.draw in internal/testing/simulated/chance.go."""
     h = mix(seed)
     for v in (load, ordinal, use):
         h = mix(h ^ v)

@@ -12,9 +12,9 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"minne/internal/lab/faulty"
 	"minne/internal/lab/openloop"
 	"minne/internal/lab/trial"
+	"minne/internal/testing/faulty"
 )
 
 // bed is a tester between two ports of this machine with a faulty device between

@@ -17,10 +17,10 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"minne/internal/lab/faulty"
 	"minne/internal/lab/report"
 	"minne/internal/lab/result"
 	"minne/internal/lab/trial"
+	"minne/internal/testing/faulty"
 	"minne/internal/testing/testbuild"
 )
 

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/lab/faulty"
 	"minne/internal/lab/method"
 	"minne/internal/lab/result"
 	"minne/internal/lab/search"
 	"minne/internal/lab/trial"
+	"minne/internal/testing/faulty"
 )
 
 // figures are what a trial tells and a faulty device knows.

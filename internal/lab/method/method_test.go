@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"minne/internal/lab/result"
-	"minne/internal/lab/simulated"
 	"minne/internal/lab/trial"
+	"minne/internal/testing/simulated"
 )
 
 var (

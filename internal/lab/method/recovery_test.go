@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/lab/simulated"
 	"minne/internal/lab/trial"
+	"minne/internal/testing/simulated"
 )
 
 // live is a device whose trials last until the event has happened.

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"minne/internal/lab/result"
-	"minne/internal/lab/simulated"
 	"minne/internal/lab/trial"
+	"minne/internal/testing/simulated"
 )
 
 // tiring is a device that forwards by the hour less, and now and then nothing for a while.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"minne/internal/lab/result"
-	"minne/internal/lab/simulated"
+	"minne/internal/testing/simulated"
 )
 
 // reference is testdata/reference.json: what the FD.io project's MLRsearch found on

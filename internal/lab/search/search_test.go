@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"minne/internal/lab/result"
-	"minne/internal/lab/simulated"
 	"minne/internal/lab/trial"
+	"minne/internal/testing/simulated"
 )
 
 // What RFC 9971 appendix C computes for four goals and six sets of trials at a load

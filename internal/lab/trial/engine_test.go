@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"minne/internal/lab/simulated"
 	"minne/internal/lab/trial"
+	"minne/internal/testing/simulated"
 )
 
 // script is a bench that returns prepared results, one after the other, the last one for ever.

@@ -3,8 +3,10 @@
 package nft
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"minne/internal/base/nlmsg"
 )
 
 // A table's owner is a netlink socket. When the last process that has it ends, anybody may delete or change
@@ -89,17 +93,60 @@ func ownerHere(table string) (*owner, error) {
 	return o, nil
 }
 
-// run has the kernel do a batch.
+// run has the kernel do a batch, and tells its own answers by their sequence number: a daemon that hands over, or whoever
+// else has the socket, may be reading, too.
 func (o *owner) run(batch []byte) error {
-	for { // what was left of former answers
-		if _, _, err := unix.Recvfrom(o.fd, make([]byte, 1<<12), unix.MSG_DONTWAIT); err != nil {
-			break
-		}
+	number := rand.Uint32()
+	for at := 0; at < len(batch); at += nlmsg.Align(int(binary.NativeEndian.Uint32(batch[at:]))) {
+		binary.NativeEndian.PutUint32(batch[at+8:], number)
 	}
 	if err := o.send(batch); err != nil {
 		return err
 	}
-	return o.answers(func(uint16, []byte) {})
+	_, err := o.answer(number, 0)
+	for more := true; more; { // a batch may have several errors
+		more, _ = o.answer(number, unix.MSG_DONTWAIT)
+	}
+	return err
+}
+
+// foreignPatience is how long an answer to somebody else is left to them. It is thrown away then: they have ended.
+const foreignPatience = 100 * time.Millisecond
+
+// answer waits for the kernel's answer to messages with a sequence number; came is false for an error in place of it.
+func (o *owner) answer(number uint32, flags int) (came bool, err error) {
+	buffer := make([]byte, 1<<12)
+	var foreign uint32
+	var since time.Time
+	for {
+		n, _, err := unix.Recvfrom(o.fd, buffer, flags|unix.MSG_PEEK)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return false, os.NewSyscallError("receive", err)
+		}
+		m, _, err := nlmsg.Next(buffer[:n])
+		if err == nil && m.Seq != number {
+			if since.IsZero() || m.Seq != foreign {
+				foreign, since = m.Seq, time.Now()
+			}
+			if time.Since(since) < foreignPatience {
+				time.Sleep(time.Millisecond)
+				continue
+			}
+			since = time.Time{}
+		}
+		if _, _, err := unix.Recvfrom(o.fd, make([]byte, 1<<12), unix.MSG_DONTWAIT); err != nil && !errors.Is(err, unix.EAGAIN) {
+			return false, os.NewSyscallError("receive", err)
+		}
+		switch {
+		case err != nil:
+			return false, err
+		case m.Seq == number && m.Type == unix.NLMSG_ERROR:
+			return true, m.Err()
+		}
+	}
 }
 
 // inherit takes the socket that owns a guard from the process that has it. Where there is none, or

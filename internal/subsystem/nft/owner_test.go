@@ -3,9 +3,11 @@
 package nft
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -112,4 +114,31 @@ func TestOwner(t *testing.T) {
 		t.Error("without a guard there is a keeper")
 	}
 	must(t, LetGo(table))
+}
+
+// Two that have one socket, as while a daemon hands over to the next, each get the answers to their own batches.
+func TestOneSocketOfTwo(t *testing.T) {
+	first, err := dial()
+	must(t, err)
+	defer first.close()
+	fd, err := unix.Dup(first.fd)
+	must(t, err)
+	second := talk{fd}
+	defer second.close()
+	good := transaction(destroy("lab_two"), newTable("lab_two", ""))
+	bad := transaction(add(unix.NFT_MSG_NEWCHAIN).text(unix.NFTA_CHAIN_TABLE, "lab_missing").text(unix.NFTA_CHAIN_NAME, "c").end())
+	var both sync.WaitGroup
+	for t1, batch := range map[talk][]byte{first: good, second: bad} {
+		both.Go(func() {
+			o := owner{talk: t1}
+			for range 100 {
+				if err := o.run(batch); (err != nil) != (t1 == second) || err != nil && !errors.Is(err, unix.ENOENT) {
+					t.Errorf("batch of the %s: %v", map[bool]string{true: "second", false: "first"}[t1 == second], err)
+					return
+				}
+			}
+		})
+	}
+	both.Wait()
+	must(t, (&owner{talk: first}).run(transaction(destroy("lab_two"))))
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"minne/internal/lab/faulty"
 	"minne/internal/lab/traffic"
+	"minne/internal/testing/faulty"
 	"minne/internal/testing/testns"
 )
 

@@ -76,7 +76,7 @@ func TestMeasuringTheFastPathNeedsOne(t *testing.T) {
 		}
 		cable := *r.Direct
 		cable.device, cable.forwarder = r.Device("a"), device.ByKernel
-		if _, err := Measure(t.Context(), Side{&cable, load}, 1); err == nil || !strings.Contains(err.Error(), "nobody else") {
+		if _, err := Measure(t.Context(), Side{&cable, load}, 1); err == nil || !strings.Contains(err.Error(), "another program interferes") {
 			t.Errorf("%s: error %v, expected that the kernel forwarded too little", text, err)
 		}
 	}
@@ -134,7 +134,7 @@ func TestARigThatCannotBeBuiltLeavesNothing(t *testing.T) {
 }
 
 func TestPatternsThatAClosedLoopCannotSend(t *testing.T) {
-	for text, want := range map[string]string{"bidirectional": "one way", "pcap=x": "no stamps"} {
+	for text, want := range map[string]string{"bidirectional": "one direction", "pcap=x": "no stamps"} {
 		p, err := pattern.Parse(text)
 		if err != nil {
 			t.Fatal(err)

@@ -73,7 +73,7 @@ func TestPlanFillsTheResult(t *testing.T) {
 func TestPlanRefusesTrafficBeforeItBuilds(t *testing.T) {
 	p := Plan{Means: device.Means{Load: kernel.BulkRoutes}, Traffic: parsed(t, "bidirectional"), Rounds: 1}
 	var j journal
-	if err := p.Cost(t.Context(), &j, []device.Spec{{Kind: device.Kernel}}); err == nil || !strings.Contains(err.Error(), "one way") || len(j.steps) > 0 {
+	if err := p.Cost(t.Context(), &j, []device.Spec{{Kind: device.Kernel}}); err == nil || !strings.Contains(err.Error(), "one direction") || len(j.steps) > 0 {
 		t.Errorf("error %v after %q", err, j.steps)
 	}
 }

@@ -124,7 +124,7 @@ func (s *measured) rightForwarder(kernel, packets uint64) error {
 	case s.forwarder == device.ByFastPath && kernel > packets/100:
 		return fmt.Errorf("%s: the fast path left %d of %d packets to the kernel", s.Name, kernel, packets)
 	case s.forwarder == device.ByKernel && kernel < packets*99/100:
-		return fmt.Errorf("%s: the kernel forwarded only %d of %d packets, which no other program should change", s.Name, kernel, packets)
+		return fmt.Errorf("%s: the kernel forwarded only %d of %d packets: expected all; another program interferes", s.Name, kernel, packets)
 	}
 	return nil
 }

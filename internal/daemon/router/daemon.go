@@ -152,7 +152,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		})
 	}
 	d.firstStart(ctx)
-	d.tellBoot(ctx)
+	d.reportBoot(ctx)
 	d.log.Info("ready", "instance", d.inst.Name, "version", d.version, "pid", os.Getpid())
 	notify("READY=1")
 
@@ -191,8 +191,8 @@ func (d *Daemon) firstStart(ctx context.Context) {
 	}
 }
 
-// tellBoot lets the image know what the router began with.
-func (d *Daemon) tellBoot(ctx context.Context) {
+// reportBoot lets the image know what the router began with.
+func (d *Daemon) reportBoot(ctx context.Context) {
 	s := d.engine.State()
 	revision := 0
 	if s.Running != nil {

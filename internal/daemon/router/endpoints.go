@@ -119,7 +119,7 @@ func (d *Daemon) answerStatus(r *http.Request, _ api.Empty) (api.Status, error) 
 	if state.Confirmed != nil {
 		status.Confirmed = state.Confirmed.Number
 	}
-	status.State = status.Judge()
+	status.State = status.Overall()
 	return status, nil
 }
 

@@ -72,14 +72,14 @@ func (f *followFilter) Run(ctx context.Context) error {
 	defer running.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	running.Go(func() { ended <- watch.Run(ctx, f.hear) })
+	running.Go(func() { ended <- watch.Run(ctx, f.notice) })
 	running.Go(func() { ended <- f.firewall.FollowClock(ctx) })
 	running.Go(func() { ended <- f.look(ctx) })
 	return <-ended
 }
 
-// hear wakes look when a table of Minne's was touched.
-func (f *followFilter) hear(t nft.Transaction) {
+// notice wakes look when a table of Minne's was touched.
+func (f *followFilter) notice(t nft.Transaction) {
 	touched, whole := t.Lost, t.Lost
 	for _, table := range t.Tables {
 		if nft.OwnTable(table.Family, table.Name) {

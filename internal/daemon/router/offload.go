@@ -48,11 +48,11 @@ func (g *offloader) Apply(ctx context.Context, d firewall.Desired) error {
 		return g.fast.Firewall().Apply(ctx, g.lowered)
 	}
 	g.policy = d.Policy
-	return g.tell(ctx)
+	return g.update(ctx)
 }
 
-// tell makes a firewall for the fast path of the policy with the live elements of its sets.
-func (g *offloader) tell(ctx context.Context) error {
+// update makes a firewall for the fast path of the policy with the live elements of its sets.
+func (g *offloader) update(ctx context.Context) error {
 	g.lowered = nil
 	switch {
 	case g.policy == nil:
@@ -73,7 +73,7 @@ func (g *offloader) ForceChanged() {
 	if g.policy == nil {
 		return
 	}
-	if err := g.tell(context.Background()); err != nil {
+	if err := g.update(context.Background()); err != nil {
 		g.leave(err)
 	}
 }
@@ -96,7 +96,7 @@ func (g *offloader) SetChanged(name string, added, deleted []netip.Prefix) {
 	if known && err == nil {
 		return
 	}
-	if err := g.tell(context.Background()); err != nil {
+	if err := g.update(context.Background()); err != nil {
 		g.leave(fmt.Errorf("set %s: %w", name, err))
 	}
 }

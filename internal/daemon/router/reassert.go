@@ -66,7 +66,7 @@ func (r *reassert) Run(ctx context.Context) error {
 			r.log.Warn("cannot read the kernel's state", "task", r, "error", err)
 		}
 		if report != nil {
-			r.tell(ctx, report)
+			r.report(ctx, report)
 		}
 		if !sleep(ctx, restShare*time.Since(begun)) {
 			return nil
@@ -74,8 +74,8 @@ func (r *reassert) Run(ctx context.Context) error {
 	}
 }
 
-// tell writes down what was found.
-func (r *reassert) tell(ctx context.Context, report *kernel.Report) {
+// report writes down what was found.
+func (r *reassert) report(ctx context.Context, report *kernel.Report) {
 	for key := range r.faults {
 		if report.Faults[key] == "" {
 			r.health.Clear(key)

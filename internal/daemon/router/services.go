@@ -42,7 +42,7 @@ func startServices(h service.Host, k *kernel.Kernel, book *health.Book) *running
 		s.all = append(s.all, d.Start(h))
 	}
 	// Before the kernel is looked at for the first time: a lease that is held is not foreign.
-	if err := find[*dhcpclient.Client](s).Tell(context.Background(), learner{k, s, book}); err != nil {
+	if err := find[*dhcpclient.Client](s).LearnBy(context.Background(), learner{k, s, book}); err != nil {
 		s.log.Error("cannot read the DHCP leases of an earlier daemon", "error", err)
 	}
 	return s

@@ -46,7 +46,7 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 	}
 	filter := firewall.New(live, log.With("task", "firewall"))
 	book := flows.New(fast, filter.Zones)
-	fast.TellFlows(book)
+	fast.ListenToFlows(book)
 	own := inst.OwnsHost()
 	faults := health.NewBook(log.With("task", "health"))
 	fast.ReportTo(faults)

@@ -289,7 +289,7 @@ func (b *Blueprint) content(path, value string) (text, origin string, indent int
 		text, indent = b.document.Inline(path, value)
 		return text, b.name, indent
 	}
-	file := b.beside(value)
+	file := b.nextTo(value)
 	data, err := readFile(file)
 	if err != nil {
 		b.document.Refuse(path, err.Error(), "the name of a file that can be read, relative to this one, or the text itself behind |", "")
@@ -297,8 +297,8 @@ func (b *Blueprint) content(path, value string) (text, origin string, indent int
 	return string(data), file, 0
 }
 
-// beside is a file that the blueprint names, relative to its own directory.
-func (b *Blueprint) beside(file string) string {
+// nextTo is a file that the blueprint names, relative to its own directory.
+func (b *Blueprint) nextTo(file string) string {
 	if filepath.IsAbs(file) {
 		return file
 	}

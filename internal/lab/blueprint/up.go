@@ -30,7 +30,7 @@ func (b *Blueprint) Topology() lab.Topology {
 		case UML:
 			node.Machine = lab.UML
 		case QEMU:
-			node.Machine, node.Image, node.Card = lab.QEMU, b.beside(n.Image), n.Card
+			node.Machine, node.Image, node.Card = lab.QEMU, b.nextTo(n.Image), n.Card
 		}
 		for _, via := range n.Gateway {
 			node.Routes = append(node.Routes, lab.Route{To: netip.PrefixFrom(via, 0).Masked(), Via: via})

@@ -62,7 +62,7 @@ func against(a, b, again, without []float64) result.Comparison {
 	var c result.Comparison
 	c.RateA, c.RateB = speed(a, again).PacketsPerSecond, speed(b).PacketsPerSecond
 	c.Ratio, c.SameSame = ratios(a, b, again)
-	c.Verdict = string(statistics.Judge(c.Ratio, c.SameSame))
+	c.Verdict = string(statistics.Assess(c.Ratio, c.SameSame))
 	c.CostRatio = costRatio(a, b, again, without)
 	return c
 }

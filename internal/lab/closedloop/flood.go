@@ -55,15 +55,15 @@ func (t *Translators) Flood(ctx context.Context, n int, while time.Duration) (f 
 	}
 	f.Rate = most.PacketsPerSecond / 2
 	o := traffic.Order{Frames: uint64(math.Round(f.Rate * while.Seconds())), Rate: f.Rate}
-	if f.LostAlone, _, err = t.beside(ctx, o, load, nil, &f); err != nil {
+	if f.LostAlone, _, err = t.duringFlood(ctx, o, load, nil, &f); err != nil {
 		return f, err
 	}
-	f.Lost, f.Sent, err = t.beside(ctx, o, load, flood, &f)
+	f.Lost, f.Sent, err = t.duringFlood(ctx, o, load, flood, &f)
 	return f, err
 }
 
-// beside sends the load and, unless it is nil, a flood next to it.
-func (t *Translators) beside(ctx context.Context, o traffic.Order, load, flood *Load, f *Flooded) (lost, sent uint64, err error) {
+// duringFlood sends the load and, unless it is nil, a flood next to it.
+func (t *Translators) duringFlood(ctx context.Context, o traffic.Order, load, flood *Load, f *Flooded) (lost, sent uint64, err error) {
 	if err := t.Fast.expect(load, false, t.Fast.sink, t.Fast.macBytes); err != nil {
 		return 0, 0, err
 	}

@@ -149,7 +149,7 @@ func (t *Translators) router(ctx context.Context, means device.Means, p Place) (
 	path := &Path{
 		rig: t.Rig, device: d, hops: d.Hops(), sink: own[1], macBytes: 5,
 		route: traffic.Route{Port: index[0], From: own[0], To: routers[0]},
-		back:  &way{route: traffic.Route{Port: index[1], From: own[1], To: routers[1]}, mac: own[0]},
+		back:  &leg{route: traffic.Route{Port: index[1], From: own[1], To: routers[1]}, mac: own[0]},
 	}
 	return &Translator{Path: path, ports: index}, nil
 }

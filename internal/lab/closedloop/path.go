@@ -26,11 +26,11 @@ type Path struct {
 	hops      int
 	sink      net.HardwareAddr
 	macBytes  int // of the sink's MAC that all frames have
-	back      *way
+	back      *leg
 }
 
-// way is that of replies (streamReply) through a device: from the sink's side to the generator's.
-type way struct {
+// leg is that of replies (streamReply) through a device: from the sink's side to the generator's.
+type leg struct {
 	route traffic.Route
 	mac   net.HardwareAddr // of the generator's side, where they arrive
 }
@@ -67,16 +67,16 @@ type Trial struct {
 // before they count as interrupted; 0 lets all count.
 func (p *Path) Try(ctx context.Context, load *Load, frames int, gap time.Duration) (Trial, error) {
 	frames = load.whole(frames)
-	return p.judged(ctx, load, traffic.Order{Frames: uint64(frames), Gap: gap, Offset: load.next(frames)})
+	return p.evaluated(ctx, load, traffic.Order{Frames: uint64(frames), Gap: gap, Offset: load.next(frames)})
 }
 
 // TryWhole is like Try with payloads written anew and checked, which takes the generator longer.
 func (p *Path) TryWhole(ctx context.Context, load *Load, frames int) (Trial, error) {
 	frames = load.whole(frames)
-	return p.judged(ctx, load, traffic.Order{Frames: uint64(frames), Filled: true, Offset: load.next(frames)})
+	return p.evaluated(ctx, load, traffic.Order{Frames: uint64(frames), Filled: true, Offset: load.next(frames)})
 }
 
-func (p *Path) judged(ctx context.Context, load *Load, o traffic.Order) (Trial, error) {
+func (p *Path) evaluated(ctx context.Context, load *Load, o traffic.Order) (Trial, error) {
 	t, err := p.run(ctx, load, o, p.sink, p.macBytes)
 	if err == nil && t.Arrived.Wrong() != "" {
 		err = fmt.Errorf("%s forwards wrongly: %s", p.Name, t.Arrived.Wrong())
@@ -206,7 +206,7 @@ func (p *Path) AwaitFast(ctx context.Context, load *Load) error {
 			if err != nil {
 				return lab.Hopeless{Err: err}
 			}
-			t, err := p.judged(ctx, load, traffic.Order{Frames: uint64(n)})
+			t, err := p.evaluated(ctx, load, traffic.Order{Frames: uint64(n)})
 			if err != nil {
 				return lab.Hopeless{Err: err}
 			}

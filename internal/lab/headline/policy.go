@@ -19,27 +19,27 @@ import (
 // the rules are about.
 var policies = []definition{
 	{"policy.600.ratio", "packets per second of the fast path, 600 stateless rules, random 5-tuples", "×", "kernel, the same rules in nftables",
-		judging(5, func(p *closedloop.Policies) (a, b closedloop.Side) {
+		comparing(5, func(p *closedloop.Policies) (a, b closedloop.Side) {
 			return side(p.Linear, p.Random), side(p.Few, p.Random)
 		})},
 	{"policy.600.kept", "packets per second of the fast path, 600 stateless rules, random 5-tuples", "×", "no firewall",
-		judging(1, func(p *closedloop.Policies) (a, b closedloop.Side) {
+		comparing(1, func(p *closedloop.Policies) (a, b closedloop.Side) {
 			return side(p.Open, p.Random), side(p.Few, p.Random)
 		})},
 	{"policy.600.near.kept", "the same, random hosts of the rules' networks", "×", "no firewall",
-		judging(1, func(p *closedloop.Policies) (a, b closedloop.Side) {
+		comparing(1, func(p *closedloop.Policies) (a, b closedloop.Side) {
 			return side(p.Open, p.FewNear), side(p.Few, p.FewNear)
 		})},
 	{"policy.10k.kept", "packets per second of the fast path, 10,000 stateless rules, random 5-tuples", "×", "no firewall",
-		judging(1, func(p *closedloop.Policies) (a, b closedloop.Side) {
+		comparing(1, func(p *closedloop.Policies) (a, b closedloop.Side) {
 			return side(p.Open, p.Random), side(p.Many, p.Random)
 		})},
 	{"policy.10k.near.kept", "the same, random hosts of the rules' networks", "×", "no firewall",
-		judging(2, func(p *closedloop.Policies) (a, b closedloop.Side) {
+		comparing(2, func(p *closedloop.Policies) (a, b closedloop.Side) {
 			return side(p.Open, p.ManyNear), side(p.Many, p.ManyNear)
 		})},
 	{"policy.blocklist.kept", "packets per second of the fast path, sources looked up among 120,000 blocked addresses", "×", "no firewall",
-		judging(1, func(p *closedloop.Policies) (a, b closedloop.Side) {
+		comparing(1, func(p *closedloop.Policies) (a, b closedloop.Side) {
 			return side(p.Open, p.Random), side(p.Blocked, p.Random)
 		})},
 	{"policy.600.swap", "time to compile 600 rules and put them in force", "ms", "itself", swap(closedloop.FullSizes.Few)},
@@ -63,8 +63,8 @@ func (b *Bench) Policies(ctx context.Context) (*closedloop.Policies, error) {
 // fewest is how many rounds a comparison has whose trials are slow.
 const fewest = 8
 
-// judging is how many times more packets per second B forwards than A, in a share of the rounds.
-func judging(share int, sides func(*closedloop.Policies) (a, b closedloop.Side)) func(context.Context, *Bench) (Measured, error) {
+// comparing is how many times more packets per second B forwards than A, in a share of the rounds.
+func comparing(share int, sides func(*closedloop.Policies) (a, b closedloop.Side)) func(context.Context, *Bench) (Measured, error) {
 	return func(ctx context.Context, bench *Bench) (Measured, error) {
 		p, err := bench.Policies(ctx)
 		if err != nil {

@@ -21,8 +21,8 @@ func (n *Network) kernelForwarded(family string) (uint64, error) {
 // the first ones, and IPv6 neighbour discovery between.
 const leftToKernel = 0.01
 
-// judgeForwarder refuses the figure of a fast path that has left the packets to the kernel.
-func (n *Network) judgeForwarder(family string, before uint64, packets float64) error {
+// checkForwarder refuses the figure of a fast path that has left the packets to the kernel.
+func (n *Network) checkForwarder(family string, before uint64, packets float64) error {
 	now, err := n.kernelForwarded(family)
 	if err != nil {
 		return err

@@ -123,7 +123,7 @@ func (n *Network) cell(ctx context.Context, c Cell, o Options) (result.MatrixCel
 	busy, _ := after.Since(before)
 	out.BitRate, out.Loss, out.Retransmits, out.CPUPercent = t.BitRate, t.Loss, t.Retransmits, busy*100
 	out.Packets = t.BitRate / 8 / float64(payload) // of TCP full segments, as a transfer that saturates sends
-	return out, n.judgeForwarder(c.Family, forwarded, out.Packets*float64(o.Seconds))
+	return out, n.checkForwarder(c.Family, forwarded, out.Packets*float64(o.Seconds))
 }
 
 // udpArguments make iperf3 send datagrams of a length at a rate of payload bits per second; 0 is as fast as it can.

@@ -49,11 +49,11 @@ func Soak(ctx context.Context, b trial.Bench, o SoakOptions) (result.Soak, error
 		p.past(one)
 		s.add(r)
 		if o.Update != nil {
-			s.judge()
+			s.evaluate()
 			o.Update(s.soak)
 		}
 	}
-	s.judge()
+	s.evaluate()
 	return s.soak, err
 }
 
@@ -128,8 +128,8 @@ func merge(a, b trial.Point) trial.Point {
 	return out
 }
 
-// judge says what the series means so far.
-func (s *soak) judge() {
+// evaluate says what the series means so far.
+func (s *soak) evaluate() {
 	d := findDrift(s.rates)
 	s.soak.Drift, s.soak.DriftLow, s.soak.DriftHigh = d.perHour, d.low, d.high
 	unexcused := s.soak.Lost - s.excused

@@ -199,7 +199,7 @@ func verdict(c result.Comparison) string {
 	if c.Rounds < least {
 		return fmt.Sprintf("too few rounds for a verdict: %d, expected %d or more", c.Rounds, least)
 	}
-	return string(statistics.Judge(c.Ratio, c.SameSame))
+	return string(statistics.Assess(c.Ratio, c.SameSame))
 }
 
 // Factors from frames per second.

@@ -104,7 +104,7 @@ func (r *Result) summary() (all []string) {
 		for _, holds := range r.holds(f.algorithms) {
 			for _, where := range []string{Native, EBPF} {
 				if best := r.best(f.algorithms, holds, where); best != nil {
-					all = append(all, fmt.Sprintf("%s, %s, %s: the fastest is the %s with %s, %s.", f.title, holds, where, best.Algorithm, best.rate(), told(best.Memory)))
+					all = append(all, fmt.Sprintf("%s, %s, %s: the fastest is the %s with %s, %s.", f.title, holds, where, best.Algorithm, best.rate(), sizeText(best.Memory)))
 				}
 			}
 		}
@@ -174,13 +174,13 @@ func (r *Result) timesTable(algorithms []string) report.Table {
 		}
 		t.Rows = append(t.Rows, []string{row.Algorithm, row.Holds, row.Where, row.Keys, row.Access, row.Order,
 			report.Significant(row.Ns.Median), report.Significant(row.Ns.Low) + " to " + report.Significant(row.Ns.High), mops, mbps,
-			told(row.Memory), known(row.Cycles), known(row.NanoJoules)})
+			sizeText(row.Memory), known(row.Cycles), known(row.NanoJoules)})
 	}
 	return t
 }
 
-// told writes bytes of memory, which the kernel does not tell of its own table.
-func told(bytes int) string {
+// sizeText writes bytes of memory, which the kernel does not tell of its own table.
+func sizeText(bytes int) string {
 	if bytes == 0 {
 		return "?"
 	}
@@ -200,7 +200,7 @@ func (r *Result) sizesTable(algorithms []string) report.Table {
 	t.Columns = append(t.Columns, report.Column{Name: "what it is made of"})
 	for _, b := range r.Tables {
 		if slices.Contains(algorithms, b.Algorithm) {
-			t.Rows = append(t.Rows, []string{b.Algorithm, b.Holds, told(b.Used), told(b.Memory), report.Nanoseconds(b.BuildMs * 1e6), b.Detail})
+			t.Rows = append(t.Rows, []string{b.Algorithm, b.Holds, sizeText(b.Used), sizeText(b.Memory), report.Nanoseconds(b.BuildMs * 1e6), b.Detail})
 		}
 	}
 	return t

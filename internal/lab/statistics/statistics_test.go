@@ -105,7 +105,7 @@ func TestVerdictOnSimulatedRounds(t *testing.T) {
 		count := map[Verdict]int{}
 		for range experiments {
 			b, same := rounds(random, c.rounds, c.ratio, c.noise)
-			count[Judge(b, same)]++
+			count[Assess(b, same)]++
 		}
 		if share := float64(count[c.want]) / experiments; share < c.least {
 			t.Errorf("ratio %.3f, noise %.2f, %d rounds: %v, expected %q in %.2f", c.ratio, c.noise, c.rounds, count, c.want, c.least)
@@ -131,7 +131,7 @@ func TestVerdictOnIntervals(t *testing.T) {
 		{"slower, with noise that leans up", i(0.96, 0.99), i(1.01, 1.05), NoDifference},
 		{"a broken A", i(1.5, 1.6), i(0, 0), Faster},
 	} {
-		if got := Judge(c.ratio, c.same); got != c.want {
+		if got := Assess(c.ratio, c.same); got != c.want {
 			t.Errorf("%s: %q, expected %q", c.name, got, c.want)
 		}
 	}

@@ -14,7 +14,7 @@ const (
 	NoDifference Verdict = "no difference beyond noise"
 )
 
-// Judge compares B with A: ratio is B ÷ A in packets per second, same the ratio of
+// Assess compares B with A: ratio is B ÷ A in packets per second, same the ratio of
 // A to itself, measured in the same rounds and in the same way.
 //
 // B is faster when all of its interval is above 1 and above everything that A's
@@ -23,7 +23,7 @@ const (
 // the other way round. All else is no difference beyond noise, which is not a
 // proof that there is none: the width of the interval says how small one could
 // have been seen.
-func Judge(ratio, same result.Interval) Verdict {
+func Assess(ratio, same result.Interval) Verdict {
 	noise := max(1, same.High)
 	if same.Low > 0 {
 		noise = max(noise, 1/same.Low)

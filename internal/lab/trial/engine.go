@@ -183,7 +183,7 @@ func (e *Engine) attempt(ctx context.Context, load Load) (Result, error) {
 	if err != nil {
 		return r, err
 	}
-	return r, e.judge(&r, e.purpose)
+	return r, e.evaluate(&r, e.purpose)
 }
 
 // ready warms the device up if that has not been done, else lets it settle.
@@ -193,7 +193,7 @@ func (e *Engine) ready(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("warm-up: %w", err)
 		}
-		if err := e.judge(&r, "warm-up"); err != nil {
+		if err := e.evaluate(&r, "warm-up"); err != nil {
 			return fmt.Errorf("warm-up: %w", err)
 		}
 	}
@@ -209,8 +209,8 @@ func (e *Engine) ready(ctx context.Context) error {
 	}
 }
 
-// judge notes a result, and says whether it can be one.
-func (e *Engine) judge(r *Result, purpose string) error {
+// evaluate notes a result, and says whether it can be one.
+func (e *Engine) evaluate(r *Result, purpose string) error {
 	e.note(r, purpose)
 	return errors.Join(sane(*r), wrong(*r))
 }

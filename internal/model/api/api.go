@@ -152,8 +152,8 @@ const (
 	Unconfigured State = "unconfigured" // no revision is in use: nothing is forwarded
 )
 
-// Judge sums a status up.
-func (s Status) Judge() State {
+// Overall sums a status up.
+func (s Status) Overall() State {
 	switch {
 	case s.Troubles() > 0:
 		return Degraded

@@ -24,7 +24,7 @@ func TestJudge(t *testing.T) {
 		{Status{Running: 1, Tasks: starting, Degraded: []string{"step kernel: no"}}, Degraded},
 		{Status{Running: 1, Tasks: []TaskStatus{{Error: "ended"}}}, Degraded},
 	} {
-		if got := c.s.Judge(); got != c.want {
+		if got := c.s.Overall(); got != c.want {
 			t.Errorf("%+v: %s, want %s", c.s, got, c.want)
 		}
 	}

@@ -146,7 +146,7 @@ func (c *checker) dhcpServer(path, name string, d *DHCPServer, hosts map[string]
 			c.refuse(indexPath(path+".dns", i), "DHCP can announce IPv4 addresses only", "an IPv4 address", "")
 		}
 	}
-	c.told(path, d)
+	c.announced(path, d)
 	addresses := map[netip.Addr]string{}
 	for _, host := range sortedKeys(d.Static) {
 		at := joinPath(path+".static", host)
@@ -180,8 +180,8 @@ var bootFile = regexp.MustCompile(`^[A-Za-z0-9._/-]{1,127}$`)
 // letters and two more.
 const searchRoom = 255
 
-// told checks the options for hosts that are neither router nor DNS server.
-func (c *checker) told(path string, d *DHCPServer) {
+// announced checks the options for hosts that are neither router nor DNS server.
+func (c *checker) announced(path string, d *DHCPServer) {
 	once(c, path+".search", d.Search, func(s string) string { return s })
 	room := 0
 	for i, domain := range d.Search {

@@ -68,7 +68,7 @@ func Follow(log *slog.Logger, tell func(State)) (*Follower, State, error) {
 		f.Close()
 		return nil, State{}, err
 	}
-	err = errors.Join(f.hear(ctx, unix.NETLINK_XFRM, groupPolicy, ipsec), f.hear(ctx, unix.NETLINK_ROUTE, groupTrafficControl, control))
+	err = errors.Join(f.listen(ctx, unix.NETLINK_XFRM, groupPolicy, ipsec), f.listen(ctx, unix.NETLINK_ROUTE, groupTrafficControl, control))
 	if err != nil {
 		f.Close()
 		if watch != nil {
@@ -192,8 +192,8 @@ func (f *Follower) followFilters(ctx context.Context, watch *nft.Watch, l *look)
 	}
 }
 
-// hear wakes a look whenever something is said in a netlink group. What is said is not looked at.
-func (f *Follower) hear(ctx context.Context, protocol, group int, l *look) error {
+// listen wakes a look whenever something is said in a netlink group. What is said is not looked at.
+func (f *Follower) listen(ctx context.Context, protocol, group int, l *look) error {
 	ear, err := nlmsg.Listen(protocol, 0, nil, group)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil // a kernel without it has none of it

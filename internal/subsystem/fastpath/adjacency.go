@@ -180,7 +180,7 @@ func (s *adjTable) dead(h rib.Hop) bool {
 // by word; the first word, which makes it valid, is written last.
 func (s *adjTable) fill(a *adjacency) {
 	w := s.t.prog.adjacencies[int(a.index)*adjacencyWords:]
-	way, held, ok := s.t.wayTo(a.key.ifindex, a.mac)
+	way, held, ok := s.t.egressTo(a.key.ifindex, a.mac)
 	if !ok {
 		w.store(0, macWord(a.mac, adjNoPort|uint16(held)<<adjReasonShift))
 		if _, ifindex := splitPair(w.load(2)); ifindex != uint32(a.key.ifindex) {

@@ -83,7 +83,7 @@ func (f *FastPath) takeBridges(s bridges.State) {
 	if !f.tables.telling {
 		f.reconcileLogged()
 	}
-	f.tellHeld()
+	f.reportHeld()
 }
 
 // needsBridges says whether a port of a bridge should have the program.
@@ -368,9 +368,9 @@ func (t *tables) takeStations(changes []bridges.Station, whole bool) {
 	t.adjs.refreshMACs(touched)
 }
 
-// bridgeWay is how packets leave by an interface above a bridge to a neighbour's MAC. Without one, the reason is why the
+// bridgeEgress is how packets leave by an interface above a bridge to a neighbour's MAC. Without one, the reason is why the
 // kernel has to send them.
-func (t *tables) bridgeWay(l *device, b *bridges.Bridge, tags []vlanTag, to [6]byte) (way, Reason, bool) {
+func (t *tables) bridgeEgress(l *device, b *bridges.Bridge, tags []vlanTag, to [6]byte) (egress, Reason, bool) {
 	floods := Reason(routerReasonREASON_BRIDGE_FLOODS)
 	vid, inner := uint16(0), tags
 	if b.Filters {
@@ -381,35 +381,35 @@ func (t *tables) bridgeWay(l *device, b *bridges.Bridge, tags []vlanTag, to [6]b
 			vid, inner = tags[0].id, tags[1:]
 		}
 		if !b.VLANs[vid].Forwards {
-			return way{}, floods, false
+			return egress{}, floods, false
 		}
 	}
 	s, known := t.bridging.stations[stationKey{b.Index, vid, to}]
 	p := t.bridging.state.Ports[s.Port]
 	if !known || s.Local || s.Locked || p == nil || p.Bridge != b.Index || !p.Forwards {
-		return way{}, floods, false
+		return egress{}, floods, false
 	}
 	at := t.links[p.Index]
 	if at == nil || !at.Up || !at.Running || at.Master != b.Index {
-		return way{}, floods, false
+		return egress{}, floods, false
 	}
 	if b.Filters {
 		member := p.VLANs[vid]
 		if !member.Forwards {
-			return way{}, floods, false
+			return egress{}, floods, false
 		}
 		if tags = inner; !member.Untagged {
 			tags = append([]vlanTag{{b.Protocol, vid}}, inner...)
 		}
 	}
 	if things := t.bypassed.Egress[p.Index]; len(things) > 0 {
-		return way{}, heldBy(things), false
+		return egress{}, heldBy(things), false
 	}
 	mac, ok := macOf(l.MAC)
 	if !ok || !t.transmits[p.Index] || len(tags) > maxTags {
-		return way{}, Forwarded, false
+		return egress{}, Forwarded, false
 	}
-	w := t.wayOut(l, p.Index, tags, mac)
+	w := t.egressBy(l, p.Index, tags, mac)
 	w.mtu4, w.mtu6 = min(w.mtu4, uint16(min(at.MTU, maxMTU))), min(w.mtu6, uint16(min(at.MTU, maxMTU)))
 	return w, Forwarded, true
 }
@@ -429,7 +429,7 @@ func (s *adjTable) refreshMACs(macs map[[6]byte]bool) {
 }
 
 // moves says whether an adjacency leads to another port, or by other tags, than what packets may be using now.
-func (s *adjTable) moves(a *adjacency, w way) bool {
+func (s *adjTable) moves(a *adjacency, w egress) bool {
 	was := s.t.prog.adjacencies[int(a.index)*adjacencyWords:]
 	port, _ := splitPair(was.load(2))
 	tagged := macWord([6]byte{}, uint16(len(w.tags)))
@@ -441,7 +441,7 @@ func (s *adjTable) moves(a *adjacency, w way) bool {
 func (s *adjTable) write(all ...*adjacency) {
 	var moved []*adjacency
 	for _, a := range all {
-		w, _, ok := s.t.wayTo(a.key.ifindex, a.mac)
+		w, _, ok := s.t.egressTo(a.key.ifindex, a.mac)
 		if ok && s.moves(a, w) {
 			s.t.prog.adjacencies.store(int(a.index)*adjacencyWords, macWord(a.mac, adjNoPort|uint16(routerReasonREASON_BRIDGE_FLOODS)<<adjReasonShift))
 			moved = append(moved, a)

@@ -51,11 +51,11 @@ func (f *FastPath) takeBypassed(s bypass.State) {
 	if was.Lifts(&s) { // the kernel may have ended connections meanwhile
 		f.prog.firewall.flows.Invalidate()
 	}
-	f.tellHeld()
+	f.reportHeld()
 }
 
-// tellHeld logs what is the kernel's from now on, and what no more.
-func (f *FastPath) tellHeld() {
+// reportHeld logs what is the kernel's from now on, and what no more.
+func (f *FastPath) reportHeld() {
 	t := f.tables
 	now := map[string]string{}
 	for which, name := range familyNames {

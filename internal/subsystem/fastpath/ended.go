@@ -18,9 +18,9 @@ import (
 // when many are waiting, and whoever asks for flows does.
 const readEvery = 5 * time.Second
 
-// TellFlows makes flows that end known to a listener, with what they had counted. It is called before
+// ListenToFlows makes flows that end known to a listener, with what they had counted. It is called before
 // the program is loaded; without it, the program tells nothing.
-func (f *FastPath) TellFlows(l flow.Listener) {
+func (f *FastPath) ListenToFlows(l flow.Listener) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.listener = l
@@ -36,8 +36,8 @@ type ended struct {
 	done     chan struct{} // closed when run ends
 }
 
-// hear begins to tell a listener of flows that end.
-func (p *program) hear(l flow.Listener, log *slog.Logger) error {
+// listen begins to tell a listener of flows that end.
+func (p *program) listen(l flow.Listener, log *slog.Logger) error {
 	if !p.shape.tells || !p.shape.firewall.conntrack {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (p *program) hear(l flow.Listener, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("opening the ring of flows that ended: %w", err)
 	}
-	p.firewall.flows.Tell(l)
+	p.firewall.flows.SetListener(l)
 	p.ended = &ended{log: log, reader: reader, table: p.firewall.flows, listener: l,
 		drained: make(chan struct{}, 1), done: make(chan struct{})}
 	go p.ended.run()
@@ -59,7 +59,7 @@ func (e *ended) run() {
 	for {
 		switch err := e.reader.ReadInto(&record); {
 		case err == nil:
-			if one, ok := e.table.Told(record.RawSample); ok {
+			if one, ok := e.table.Ended(record.RawSample); ok {
 				e.listener.FlowEnded(one)
 			}
 		case errors.Is(err, ringbuf.ErrFlushed):
@@ -99,5 +99,5 @@ func (e *ended) close() {
 // leaveFlows tells of all flows of a program that no packet meets any more.
 func (p *program) leaveFlows() {
 	p.ended.drain()
-	p.firewall.flows.TellAll()
+	p.firewall.flows.NotifyAll()
 }

@@ -118,7 +118,7 @@ func (f *FastPath) start() error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(f.prog.hear(f.listener, f.log), f.prog.follow(f.conntrack, f.log)); err != nil {
+	if err := errors.Join(f.prog.listen(f.listener, f.log), f.prog.follow(f.conntrack, f.log)); err != nil {
 		return err
 	}
 	f.automatic = f.desired.Auto
@@ -262,7 +262,7 @@ func (f *FastPath) Apply(_ context.Context, d Desired) error {
 	}
 	f.tables.reread()
 	f.failed = f.reconcile()
-	f.tellHeld()
+	f.reportHeld()
 	return f.failed
 }
 
@@ -292,7 +292,7 @@ func (f *FastPath) rebuild(s shape) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(next.hear(f.listener, f.log), next.follow(f.conntrack, f.log)); err != nil {
+	if err := errors.Join(next.listen(f.listener, f.log), next.follow(f.conntrack, f.log)); err != nil {
 		next.close()
 		return err
 	}
@@ -390,7 +390,7 @@ func (f *FastPath) End() {
 		f.tables.End()
 		f.grow()
 		f.reconcileLogged()
-		f.tellHeld()
+		f.reportHeld()
 		if first {
 			f.log.Info("fast path synchronised with the kernel", "tables", f.tables.describe(), "sync", f.tables.times.Sync, "fill", f.tables.times.Fill)
 		}

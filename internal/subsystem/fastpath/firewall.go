@@ -89,7 +89,7 @@ func (w Firewall) Apply(_ context.Context, p *filter.Policy) error {
 	f := w.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.firewall.tell(p)
+	f.firewall.set(p)
 	if f.firewall.kernel != "" {
 		f.log.Warn("the kernel filters all packets: the fast path cannot repeat this firewall", "reason", f.firewall.kernel)
 	}
@@ -151,8 +151,8 @@ func modules() string {
 	return strings.Join(names, " ")
 }
 
-// tell takes in a firewall and compiles its rules.
-func (w *firewall) tell(p *filter.Policy) {
+// set takes in a firewall and compiles its rules.
+func (w *firewall) set(p *filter.Policy) {
 	w.told, w.policy, w.tables, w.kernel, w.changed = true, p, nil, "", false
 	if p == nil {
 		return
@@ -288,7 +288,7 @@ func (t *tables) fillFirewall(w *firewall, buffer int, numbers []int) error {
 	ways := m.ways[buffer*waysPerBuffer:][:waysPerBuffer]
 	clear(ways)
 	for way, pair := range p.Pairs {
-		ways[int(way.From)*64+int(way.To)] = wayWord(pair, numbers)
+		ways[int(way.From)*64+int(way.To)] = pairWord(pair, numbers)
 	}
 	soles := mapped.View[uint32](m.soles)[buffer*solesPerBuffer:][:solesPerBuffer]
 	clear(soles)
@@ -308,8 +308,8 @@ func (t *tables) fillFirewall(w *firewall, buffer int, numbers []int) error {
 	return err
 }
 
-// wayWord is how the program has a way.
-func wayWord(p filter.Pair, numbers []int) uint64 {
+// pairWord is how the program has a way.
+func pairWord(p filter.Pair, numbers []int) uint64 {
 	word := uint64(p.ID) | wayKnown | uint64(len(p.Tests))<<16
 	if p.Stateless {
 		word |= wayStateless

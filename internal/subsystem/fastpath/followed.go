@@ -88,7 +88,7 @@ func (w *followed) run() {
 		err := w.reader.ReadInto(&record)
 		switch {
 		case err == nil:
-			w.asked(record.RawSample)
+			w.requested(record.RawSample)
 		case errors.Is(err, os.ErrDeadlineExceeded):
 		case errors.Is(err, os.ErrClosed):
 			return
@@ -111,8 +111,8 @@ func (w *followed) next(confirmed time.Time) time.Time {
 	return confirmed.Add(confirmEvery)
 }
 
-// asked makes a flow of the connection that the program names.
-func (w *followed) asked(record []byte) {
+// requested makes a flow of the connection that the program names.
+func (w *followed) requested(record []byte) {
 	key, err := flow.KeyOf(record)
 	if err != nil || len(w.known) >= mostFollowed {
 		return

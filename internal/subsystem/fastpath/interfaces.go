@@ -46,8 +46,8 @@ type vlanTag struct {
 	id    uint16
 }
 
-// way is how packets leave by an interface.
-type way struct {
+// egress is how packets leave by an interface.
+type egress struct {
 	port int
 	tags []vlanTag // outermost first
 	mac  [6]byte
@@ -64,7 +64,7 @@ func slotOf(ifindex int) uint32 {
 }
 
 // tagWord is the tags as they stand in a frame: protocol, TCI, protocol, TCI.
-func (w way) tagWord() uint64 {
+func (w egress) tagWord() uint64 {
 	var b [8]byte
 	for i, t := range w.tags {
 		binary.BigEndian.PutUint16(b[4*i:], t.proto)
@@ -99,37 +99,37 @@ func (t *tables) base(ifindex int) (port *device, tags []vlanTag, ok bool) {
 	return nil, nil, false
 }
 
-// wayTo is how packets leave by an interface to a neighbour's MAC, if they do by the fast path. Otherwise held
+// egressTo is how packets leave by an interface to a neighbour's MAC, if they do by the fast path. Otherwise held
 // is why the kernel sends them; Forwarded when that is the port's matter.
-func (t *tables) wayTo(ifindex int, to [6]byte) (w way, held Reason, ok bool) {
+func (t *tables) egressTo(ifindex int, to [6]byte) (w egress, held Reason, ok bool) {
 	if held = t.heldAtEgress(ifindex); held != Forwarded {
-		return way{}, held, false
+		return egress{}, held, false
 	}
 	bottom, tags, ok := t.base(ifindex)
 	if !ok {
-		return way{}, Forwarded, false
+		return egress{}, Forwarded, false
 	}
 	l := t.links[ifindex]
 	if b := t.bridging.state.Bridges[bottom.Index]; b != nil {
 		if to == ([6]byte{}) {
-			return way{}, Reason(routerReasonREASON_NO_NEIGHBOUR), false
+			return egress{}, Reason(routerReasonREASON_NO_NEIGHBOUR), false
 		}
-		return t.bridgeWay(l, b, tags, to)
+		return t.bridgeEgress(l, b, tags, to)
 	}
 	mac, ok := macOf(l.MAC)
 	if !ok || !t.transmits[bottom.Index] {
-		return way{}, Forwarded, false
+		return egress{}, Forwarded, false
 	}
-	return t.wayOut(l, bottom.Index, tags, mac), Forwarded, true
+	return t.egressBy(l, bottom.Index, tags, mac), Forwarded, true
 }
 
-// wayOut is the way by a port with tags, and with what holds of the interface.
-func (t *tables) wayOut(l *device, port int, tags []vlanTag, mac [6]byte) way {
+// egressBy is the way by a port with tags, and with what holds of the interface.
+func (t *tables) egressBy(l *device, port int, tags []vlanTag, mac [6]byte) egress {
 	mtu4, mtu6 := min(l.MTU, maxMTU), min(l.MTU, maxMTU)
 	if set := l.settings.mtu6; set != 0 {
 		mtu6 = min(mtu6, set)
 	}
-	return way{port: port, tags: tags, mac: mac, mtu4: uint16(mtu4), mtu6: uint16(mtu6)}
+	return egress{port: port, tags: tags, mac: mac, mtu4: uint16(mtu4), mtu6: uint16(mtu6)}
 }
 
 // alive says whether the kernel uses hops through an interface. Routes with hops of their own

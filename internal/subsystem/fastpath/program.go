@@ -138,7 +138,7 @@ func (s shape) spec() (*ebpf.CollectionSpec, error) {
 			return nil, fmt.Errorf("setting firewall_build in the fast path's program: %w", err)
 		}
 	}
-	if err := errors.Join(s.tellsEnded(spec), s.labels(spec)); err != nil {
+	if err := errors.Join(s.reportsEnded(spec), s.labels(spec)); err != nil {
 		return nil, err
 	}
 	if s.bridges {
@@ -154,12 +154,12 @@ func (s shape) spec() (*ebpf.CollectionSpec, error) {
 	return spec, nil
 }
 
-// tellsEnded lets a program tell of flows that it ends, when somebody listens.
-func (s shape) tellsEnded(spec *ebpf.CollectionSpec) error {
+// reportsEnded lets a program tell of flows that it ends, when somebody listens.
+func (s shape) reportsEnded(spec *ebpf.CollectionSpec) error {
 	if !s.tells || !s.firewall.conntrack {
 		return nil
 	}
-	if err := spec.Variables["flow_tells"].Set(s.firewall.size().Tells()); err != nil {
+	if err := spec.Variables["flow_tells"].Set(s.firewall.size().RingRecords()); err != nil {
 		return fmt.Errorf("setting flow_tells in the fast path's program: %w", err)
 	}
 	return nil
@@ -197,7 +197,7 @@ func (p *program) loadEnter() error {
 	if err != nil {
 		return fmt.Errorf("reading the program that makes flows: %w", err)
 	}
-	if err := p.shape.tellsEnded(spec); err != nil {
+	if err := p.shape.reportsEnded(spec); err != nil {
 		return err
 	}
 	shared := map[string]*ebpf.Map{}

@@ -166,7 +166,7 @@ func (j *journey) size() string {
 	if a == nil {
 		return ""
 	}
-	way, _, _ := j.t.wayTo(a.key.ifindex, a.mac)
+	way, _, _ := j.t.egressTo(a.key.ifindex, a.mac)
 	mtu := way.mtu4
 	if j.ip.Source.Is6() {
 		mtu = way.mtu6

@@ -13,14 +13,14 @@ import (
 // What the firewall's stages have to say; "" where there is no firewall.
 
 func (j *journey) transport() string {
-	if j.told() == nil {
+	if j.policy() == nil {
 		return ""
 	}
 	return "the header of " + packet.ProtocolName(j.ip.Protocol) + " is right"
 }
 
-// told is the firewall that the fast path repeats; nil where there is none.
-func (j *journey) told() *filter.Policy {
+// policy is the firewall that the fast path repeats; nil where there is none.
+func (j *journey) policy() *filter.Policy {
 	if j.t.firewall == nil || j.t.firewall.kernel != "" {
 		return nil
 	}
@@ -29,7 +29,7 @@ func (j *journey) told() *filter.Policy {
 
 // connection says what is known of the packet's connection.
 func (j *journey) connection() string {
-	p := j.told()
+	p := j.policy()
 	switch {
 	case p == nil:
 		return ""
@@ -61,7 +61,7 @@ func (j *journey) connection() string {
 
 // firewall names the way from zone to zone, and the rule that decided.
 func (j *journey) firewall() string {
-	p := j.told()
+	p := j.policy()
 	if p == nil {
 		return ""
 	}

@@ -60,15 +60,15 @@ func inForce(s *policy.Set, live []netip.Prefix) []netip.Prefix {
 	return list
 }
 
-// told is what the listener is to hear, and what may forbid connections.
-type told struct {
+// setChange is what the listener is to hear, and what may forbid connections.
+type setChange struct {
 	set            *policy.Set
 	added, deleted []netip.Prefix
 }
 
-// tell tells the listener of a change and ends the connections that it forbids. The caller holds
+// notify tells the listener of a change and ends the connections that it forbids. The caller holds
 // order.
-func (f *Firewall) tell(t told) error {
+func (f *Firewall) notify(t setChange) error {
 	if len(t.added)+len(t.deleted) == 0 {
 		return nil
 	}
@@ -86,7 +86,7 @@ func (f *Firewall) tell(t told) error {
 
 // mayForbid says whether a change can forbid what was permitted: a set that a rule denies has grown,
 // or one that a rule permits has shrunk.
-func mayForbid(p *policy.Policy, t told) bool {
+func mayForbid(p *policy.Policy, t setChange) bool {
 	for _, rules := range [][]policy.Rule{p.Rules, p.Services} {
 		for i := range rules {
 			changed := t.added
@@ -140,16 +140,16 @@ func (f *Firewall) expire() {
 // expireNow does so for who holds order.
 func (f *Firewall) expireNow() {
 	f.mu.Lock()
-	var all []told
+	var all []setChange
 	for _, gone := range f.live.expire(f.live.now()) {
 		if s, err := f.findSet(gone.Set); err == nil {
-			all = append(all, told{set: s, deleted: inForce(s, gone.Delete)})
+			all = append(all, setChange{set: s, deleted: inForce(s, gone.Delete)})
 		}
 	}
 	f.wake()
 	f.mu.Unlock()
 	for _, t := range all {
-		if err := f.tell(t); err != nil {
+		if err := f.notify(t); err != nil {
 			f.log.Error("cannot delete the connections of expired set elements", "set", t.set.Name, "error", err)
 		}
 	}

@@ -23,7 +23,7 @@ func (d Desired) Cuts(cfg *config.Config, client, server netip.AddrPort) string 
 	if d.Policy == nil || client.Addr().IsLinkLocalUnicast() { // which is on every link
 		return ""
 	}
-	r := &routes{links: map[int]string{}, known: map[netip.Addr]way{}}
+	r := &routes{links: map[int]string{}, known: map[netip.Addr]exit{}}
 	link, ok1 := r.towards(client.Addr())
 	own, ok2 := r.towards(server.Addr())
 	if !ok1 || !ok2 || own != "" || link == "" {

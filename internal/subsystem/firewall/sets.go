@@ -151,7 +151,7 @@ func (f *Firewall) ChangeSet(q SetChange) (SetChanged, error) {
 	}
 	unkept := f.enter(c)
 	// The kernel has it now, so the fast path hears of it, on disk or not.
-	return done, errors.Join(unkept, f.tell(c.told))
+	return done, errors.Join(unkept, f.notify(c.setChange))
 }
 
 // kept tells the book whether the live elements are on disk, and what that means. The caller holds mu.
@@ -174,7 +174,7 @@ func (f *Firewall) prepare(q SetChange) (*change, SetChanged, error) {
 		return nil, done, err
 	}
 	q.Timeout = cmp.Or(q.Timeout, s.Timeout)
-	c := &change{timeout: q.Timeout, live: f.live.set(q.Set), deleted: map[netip.Prefix]bool{}, told: told{set: s}, record: record{Set: q.Set}}
+	c := &change{timeout: q.Timeout, live: f.live.set(q.Set), deleted: map[netip.Prefix]bool{}, setChange: setChange{set: s}, record: record{Set: q.Set}}
 	for _, list := range []struct {
 		texts []string
 		do    func(netip.Prefix) (bool, error)
@@ -219,7 +219,7 @@ func parse(s *policy.Set, texts []string) ([]netip.Prefix, error) {
 
 // change is a change of a set in the making.
 type change struct {
-	told
+	setChange
 	record  record
 	timeout time.Duration
 	live    *elements
@@ -236,7 +236,7 @@ func (c *change) remove(p netip.Prefix) (bool, error) {
 		return false, nil
 	}
 	if o == nil { // else the configuration has it too, and the kernel knows that one
-		c.told.deleted = append(c.told.deleted, p)
+		c.setChange.deleted = append(c.setChange.deleted, p)
 	}
 	c.deleted[p] = true
 	c.record.Delete = append(c.record.Delete, p)
@@ -263,12 +263,12 @@ func (c *change) add(p netip.Prefix) (bool, error) {
 	case live:
 		c.retimed = append(c.retimed, p)
 		if again {
-			c.told.deleted = slices.DeleteFunc(c.told.deleted, func(o netip.Prefix) bool { return o == p })
+			c.setChange.deleted = slices.DeleteFunc(c.setChange.deleted, func(o netip.Prefix) bool { return o == p })
 		}
 	case c.live.Size()+len(c.record.Add) >= maxLive:
 		return false, fmt.Errorf("set %s has %d live elements, the limit: use a list file", c.set.Name, c.live.Size())
 	default:
-		c.told.added = append(c.told.added, p)
+		c.setChange.added = append(c.setChange.added, p)
 	}
 	c.record.Add = append(c.record.Add, p)
 	return !live || again, nil
@@ -309,7 +309,7 @@ func (f *Firewall) enter(c *change) error {
 // time are removed first.
 func (c *change) toKernel() error {
 	var batch []nft.Elements
-	for _, part := range []nft.Elements{{Delete: true, Prefixes: slices.Concat(c.told.deleted, c.retimed)}, {Timeout: c.timeout, Prefixes: c.record.Add}} {
+	for _, part := range []nft.Elements{{Delete: true, Prefixes: slices.Concat(c.setChange.deleted, c.retimed)}, {Timeout: c.timeout, Prefixes: c.record.Add}} {
 		part.Interval = c.set.Kind == policy.PrefixSet
 		all := part.Prefixes
 		for _, four := range []bool{true, false} {

@@ -42,7 +42,7 @@ func sever(p *policy.Policy, changed []netip.Prefix) (int, error) {
 			about.Insert(c)
 		}
 	}
-	r := routes{links: map[int]string{}, known: map[netip.Addr]way{}}
+	r := routes{links: map[int]string{}, known: map[netip.Addr]exit{}}
 	total, failed := 0, []error(nil)
 	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
 		n, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, forbidden{p, &r, about})
@@ -92,8 +92,8 @@ func addr(ip net.IP) netip.Addr {
 	return a.Unmap()
 }
 
-// way is the interface towards an address, "" for the router itself.
-type way struct {
+// exit is the interface towards an address, "" for the router itself.
+type exit struct {
 	iface string
 	ok    bool
 }
@@ -101,14 +101,14 @@ type way struct {
 // routes remembers the ways: connections share few addresses.
 type routes struct {
 	links map[int]string
-	known map[netip.Addr]way
+	known map[netip.Addr]exit
 }
 
 func (r *routes) towards(a netip.Addr) (iface string, ok bool) {
 	if w, ok := r.known[a]; ok {
 		return w.iface, w.ok
 	}
-	w := way{}
+	w := exit{}
 	w.iface, w.ok = r.ask(a)
 	r.known[a] = w
 	return w.iface, w.ok

@@ -97,8 +97,8 @@ func (b *bound) kind() *linkKind {
 	return kindNamed(b.Kind.Name)
 }
 
-// asked is the link that an interface asks for.
-func (b *bound) asked(parent int) netlink.Link {
+// request is the link that an interface asks for.
+func (b *bound) request(parent int) netlink.Link {
 	want, attrs := b.kind().want(b.Made), netlink.NewLinkAttrs()
 	attrs.Name, attrs.Group, attrs.ParentIndex = b.Name, ownedGroup, parent
 	*want.Attrs() = attrs
@@ -114,7 +114,7 @@ func (b *bound) words() string {
 	for _, p := range b.parents {
 		names = append(names, p.Name)
 	}
-	return b.kind().words(b.asked(0)) + on(names...)
+	return b.kind().words(b.request(0)) + on(names...)
 }
 
 // bindMade finds the link of an interface whose link is made; while that has to be done, there is none.
@@ -132,7 +132,7 @@ func (b *bound) bindMade(links []link) {
 			parent = p.link.Index
 		}
 	}
-	want := b.asked(parent)
+	want := b.request(parent)
 	for n := range links {
 		if l := &links[n]; l.Kind == b.Kind.Name && b.kind().same(want, l.as) {
 			b.link = l
@@ -168,7 +168,7 @@ func (r *round) makeLink(k *linkKind, b *bound) error {
 			return err
 		}
 	}
-	err := r.system.addLink(b.asked(parent))
+	err := r.system.addLink(b.request(parent))
 	if errors.Is(err, unix.EOPNOTSUPP) && k.instead != nil {
 		err = r.makeInstead(k, b, err)
 	}
@@ -210,7 +210,7 @@ func (r *round) changeLink(k *linkKind, b *bound) {
 	if k.change == nil || b.link.made() == nil && !k.adopts {
 		return
 	}
-	want := b.asked(b.link.Parent)
+	want := b.request(b.link.Parent)
 	want.Attrs().Index, want.Attrs().Group = b.link.Index, b.link.Group
 	if what := k.change(want, b.link.as); what != "" {
 		r.add(plan.Change{Action: plan.Modify, Object: what + " of " + b.Name, Effect: "in place"},

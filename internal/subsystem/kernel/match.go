@@ -147,7 +147,7 @@ func find(i DesiredInterface, links []link, had func(name string, index int) boo
 	case 0:
 		return nil, "", &MissingError{Interface: i.Name, Wanted: wanted, Present: describe(links)}
 	}
-	reason := fmt.Sprintf("several links have %s: %s; %s", wanted, namesOf(found), tellApart(found))
+	reason := fmt.Sprintf("several links have %s: %s; %s", wanted, namesOf(found), distinguish(found))
 	known := slices.DeleteFunc(slices.Clone(found), func(l *link) bool { return !had(i.Name, l.Index) })
 	if len(known) == 1 {
 		return known[0], fmt.Sprintf("%s (until then %s stays this interface, but after a reboot none would be)", reason, known[0].Name), nil
@@ -171,8 +171,8 @@ func namesOf(list []*link) string {
 	return strings.Join(names, ", ")
 }
 
-// tellApart says what to write instead of a match that several links have.
-func tellApart(list []*link) string {
+// distinguish says what to write instead of a match that several links have.
+func distinguish(list []*link) string {
 	words := make([]string, len(list))
 	for n, l := range list {
 		words[n] = "name: " + l.Name

@@ -60,10 +60,10 @@ func (l *lowering) variant(g *group, r *policy.Rule, answers int) (v variant) {
 	if g.pair.Stateless {
 		v |= noState
 	}
-	if l.asked(&r.Source, false, g.tests, answers) {
+	if l.setTests(&r.Source, false, g.tests, answers) {
 		v |= inSource
 	}
-	if l.asked(&r.Destination, true, g.tests, answers) {
+	if l.setTests(&r.Destination, true, g.tests, answers) {
 		v |= inDestination
 	}
 	return v

@@ -83,9 +83,9 @@ func (l *lowering) fits(set int) bool {
 	return numbers <= room
 }
 
-// asked is what tests say of a side of a rule: in is true when the packet's address is in one of
+// setTests is what tests say of a side of a rule: in is true when the packet's address is in one of
 // the sets that the rule names.
-func (l *lowering) asked(a *policy.Addresses, destination bool, tests []filter.Test, answers int) (in bool) {
+func (l *lowering) setTests(a *policy.Addresses, destination bool, tests []filter.Test, answers int) (in bool) {
 	for _, s := range a.Sets {
 		at, ok := l.byAddr[s]
 		if !ok {

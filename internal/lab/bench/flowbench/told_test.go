@@ -31,8 +31,8 @@ func (b *bed) hearing() (told, *ringbuf.Reader) {
 	}
 	b.Cleanup(func() { reader.Close() })
 	heard := told{}
-	b.tells = b.size.Tells()
-	b.table.Tell(heard)
+	b.tells = b.size.RingRecords()
+	b.table.SetListener(heard)
 	return heard, reader
 }
 
@@ -50,7 +50,7 @@ func (b *bed) listen(reader *ringbuf.Reader, heard told) (records int) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		e, ok := b.table.Told(record.RawSample)
+		e, ok := b.table.Ended(record.RawSample)
 		if !ok {
 			b.Fatalf("%x is no record", record.RawSample)
 		}
@@ -145,12 +145,12 @@ func TestNoRecord(t *testing.T) {
 	b := newBed(t, 256, 6)
 	record := make([]byte, 88)
 	for _, bad := range [][]byte{nil, record[:87], record} { // too short; flow 0
-		if e, ok := b.table.Told(bad); ok {
+		if e, ok := b.table.Ended(bad); ok {
 			t.Errorf("%x is %+v", bad, e)
 		}
 	}
 	record[82] = 0x40 // a flow behind the table
-	if e, ok := b.table.Told(record); ok {
+	if e, ok := b.table.Ended(record); ok {
 		t.Errorf("%+v", e)
 	}
 }
@@ -179,7 +179,7 @@ func newAndEnd(b *testing.B, flows, batch int, tells bool) {
 	benchFlows(s, rand.New(rand.NewPCG(seed, seed)))
 	caughtUp := func() {}
 	if tells {
-		r.tells = r.size.Tells()
+		r.tells = r.size.RingRecords()
 		reader, err := ringbuf.NewReader(r.maps["flow_ended"])
 		if err != nil {
 			b.Fatal(err)
@@ -191,7 +191,7 @@ func newAndEnd(b *testing.B, flows, batch int, tells bool) {
 			for {
 				switch err := reader.ReadInto(&record); {
 				case err == nil:
-					r.table.Told(record.RawSample)
+					r.table.Ended(record.RawSample)
 				case errors.Is(err, ringbuf.ErrFlushed):
 					flushed <- struct{}{}
 				default:

@@ -38,8 +38,8 @@ type measured struct {
 	name  string
 	bytes int
 	sets  []Set
-	ns    map[Way][]float64
-	round func() (map[Way]float64, error)
+	ns    map[Variant][]float64
+	round func() (map[Variant]float64, error)
 }
 
 // procbench is what minne-procbench says.
@@ -47,7 +47,7 @@ type procbench struct {
 	Memory  struct{ Table int }
 	Sets    []Set
 	Results []struct {
-		Way
+		Variant
 		NS struct{ Median float64 }
 	}
 }
@@ -68,14 +68,14 @@ func own(b *testing.B, program, name, algorithm, table string, used int, sets []
 	if err != nil {
 		b.Fatal(err)
 	}
-	return &measured{name: name, bytes: used, sets: p.Sets, ns: map[Way][]float64{}, round: func() (map[Way]float64, error) {
+	return &measured{name: name, bytes: used, sets: p.Sets, ns: map[Variant][]float64{}, round: func() (map[Variant]float64, error) {
 		p, err := run("--seconds", "0.5")
 		if err != nil {
 			return nil, err
 		}
-		ns := map[Way]float64{}
+		ns := map[Variant]float64{}
 		for _, r := range p.Results {
-			ns[r.Way] = r.NS.Median
+			ns[r.Variant] = r.NS.Median
 		}
 		return ns, nil
 	}}
@@ -99,9 +99,9 @@ func peer(b *testing.B, p Peer, in Inputs) *measured {
 		name += ", huge pages"
 	}
 	b.Logf("%s, %s: built in %.1f s", name, p.Version, s.BuildSeconds)
-	return &measured{name: name, bytes: s.Bytes, sets: s.Sets, ns: map[Way][]float64{}, round: func() (map[Way]float64, error) {
+	return &measured{name: name, bytes: s.Bytes, sets: s.Sets, ns: map[Variant][]float64{}, round: func() (map[Variant]float64, error) {
 		list, err := s.Round(100 * time.Millisecond)
-		ns := map[Way]float64{}
+		ns := map[Variant]float64{}
 		for i, v := range list {
 			ns[s.Ways[i]] = v
 		}
@@ -132,11 +132,11 @@ func rounds(b *testing.B, all []*measured) {
 		}
 	}
 	for _, m := range all {
-		ways := make([]Way, 0, len(m.ns))
+		ways := make([]Variant, 0, len(m.ns))
 		for w := range m.ns {
 			ways = append(ways, w)
 		}
-		slices.SortFunc(ways, func(a, b Way) int { return slices.Compare([]string{fmt.Sprint(a)}, []string{fmt.Sprint(b)}) })
+		slices.SortFunc(ways, func(a, b Variant) int { return slices.Compare([]string{fmt.Sprint(a)}, []string{fmt.Sprint(b)}) })
 		for _, w := range ways {
 			v := slices.Sorted(slices.Values(m.ns[w]))
 			b.Logf("%-32s %9d bytes  set %d %-4s %-15s %8.3f ns (%.3f to %.3f)  %8.1f M/s", m.name, m.bytes, w.Set, w.Access, w.Order,

@@ -31,8 +31,8 @@ type Set struct {
 	Checksum string `json:"checksum"` // dataset.Checksum of the answers
 }
 
-// Way is one way in which a set is asked for, as minne-procbench has them.
-type Way struct {
+// Variant is one way in which a set is asked for, as minne-procbench has them.
+type Variant struct {
 	Set    int    `json:"set"`
 	Access string `json:"access"` // "hot" or "all"
 	Order  string `json:"order"`
@@ -41,11 +41,11 @@ type Way struct {
 
 // Session is a peer with its table built, ready to be measured.
 type Session struct {
-	Peer         Peer    `json:"-"`
-	BuildSeconds float64 `json:"build_seconds"`
-	Bytes        int     `json:"bytes"` // of what lookups need
-	Sets         []Set   `json:"sets"`
-	Ways         []Way   `json:"ways"`
+	Peer         Peer      `json:"-"`
+	BuildSeconds float64   `json:"build_seconds"`
+	Bytes        int       `json:"bytes"` // of what lookups need
+	Sets         []Set     `json:"sets"`
+	Ways         []Variant `json:"ways"`
 
 	command *exec.Cmd
 	ask     io.WriteCloser

@@ -30,11 +30,11 @@ type Follower struct {
 	log  *slog.Logger
 	to   Listener
 	quit context.CancelFunc
-	ears []ear
+	ears []listener
 }
 
-// ear is a socket that hears notifications.
-type ear struct {
+// listener is a socket that hears notifications.
+type listener struct {
 	*os.File
 	fd int
 }
@@ -84,19 +84,19 @@ func (f *Follower) Close() {
 	}
 }
 
-func (f *Follower) join(groups ...int) (ear, error) {
+func (f *Follower) join(groups ...int) (listener, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
 	if err != nil {
-		return ear{}, fmt.Errorf("netlink socket for bridges: %w", err)
+		return listener{}, fmt.Errorf("netlink socket for bridges: %w", err)
 	}
-	one := ear{os.NewFile(uintptr(fd), "netlink"), fd}
+	one := listener{os.NewFile(uintptr(fd), "netlink"), fd}
 	f.ears = append(f.ears, one)
 	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return ear{}, fmt.Errorf("binding a netlink socket for bridges: %w", err)
+		return listener{}, fmt.Errorf("binding a netlink socket for bridges: %w", err)
 	}
 	for _, g := range groups {
 		if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, g); err != nil {
-			return ear{}, fmt.Errorf("joining netlink group %d for bridges: %w", g, err)
+			return listener{}, fmt.Errorf("joining netlink group %d for bridges: %w", g, err)
 		}
 	}
 	return one, nil
@@ -106,7 +106,7 @@ func (f *Follower) join(groups ...int) (ear, error) {
 const idle = 4
 
 // followBridges reads all bridges again whenever something is said of a link or a VLAN.
-func (f *Follower) followBridges(ctx context.Context, e ear) {
+func (f *Follower) followBridges(ctx context.Context, e listener) {
 	buffer := make([]byte, 64<<10)
 	for {
 		if _, err := e.Read(buffer); err != nil && !errors.Is(err, unix.ENOBUFS) {
@@ -132,7 +132,7 @@ func (f *Follower) followBridges(ctx context.Context, e ear) {
 }
 
 // followStations tells what is said of stations; all of them when something was lost.
-func (f *Follower) followStations(ctx context.Context, e ear) {
+func (f *Follower) followStations(ctx context.Context, e listener) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := e.Read(buffer)

@@ -35,11 +35,11 @@ func (t *Table) id(number uint32, version uint8) uint64 {
 	return t.serial<<32 | uint64(number)<<8 | uint64(version)
 }
 
-// Tell makes flows that user space ends known to a listener from now on.
-func (t *Table) Tell(l Listener) { t.listener = l }
+// SetListener makes flows that user space ends known to a listener from now on.
+func (t *Table) SetListener(l Listener) { t.listener = l }
 
-// tell tells of a complete flow.
-func (t *Table) tell(n uint32) {
+// notify tells of a complete flow.
+func (t *Table) notify(n uint32) {
 	key := t.sides[2*n].readKey()
 	e := Ended{Key: key.key(), At: time.Now(), ID: t.id(n, lifeOf(atomic.LoadUint64(&t.sides[2*n].life)).version)}
 	if e.read(t.sides[2*n:]); e.Packets != [2]uint64{} {
@@ -47,11 +47,11 @@ func (t *Table) tell(n uint32) {
 	}
 }
 
-// TellAll tells of all flows. No packet uses the table any more: another takes its place.
-func (t *Table) TellAll() {
+// NotifyAll tells of all flows. No packet uses the table any more: another takes its place.
+func (t *Table) NotifyAll() {
 	for n := uint32(1); t.listener != nil && int(n) <= t.Capacity(); n++ {
 		if lifeOf(atomic.LoadUint64(&t.sides[2*n].life)).complete() {
-			t.tell(n)
+			t.notify(n)
 		}
 	}
 }
@@ -66,8 +66,8 @@ func (e *Ended) read(sides []side) {
 // told is struct flow_told of bpf/flow_write.h in bytes.
 const told = 88
 
-// Told reads a record of the ring. Other goroutines may use the table meanwhile.
-func (t *Table) Told(record []byte) (e Ended, ok bool) {
+// Ended reads a record of the ring. Other goroutines may use the table meanwhile.
+func (t *Table) Ended(record []byte) (e Ended, ok bool) {
 	if len(record) < told {
 		return e, false
 	}

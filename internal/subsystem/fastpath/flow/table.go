@@ -224,7 +224,7 @@ func (t *Table) remove(n uint32) bool {
 	hash = t.control.secret.hash(&second)
 	t.withdraw(hash, 2*n|1)
 	if t.listener != nil {
-		t.tell(n)
+		t.notify(n)
 	}
 	s0.next()
 	s1.next()

@@ -210,9 +210,9 @@ func (c *Client) Stop(ctx context.Context) error {
 	return c.Fleet.Apply(ctx, nil)
 }
 
-// Tell says who takes what the servers give, once, before anything is put in place, and hands on the leases that
+// LearnBy says who takes what the servers give, once, before anything is put in place, and hands on the leases that
 // clients of an earlier daemon hold.
-func (c *Client) Tell(ctx context.Context, learn Learner) error {
+func (c *Client) LearnBy(ctx context.Context, learn Learner) error {
 	c.mu.Lock()
 	c.learn = learn
 	for _, name := range c.Known() {

@@ -179,7 +179,7 @@ func newDaemon(t *testing.T, runDir string) daemon {
 	t.Helper()
 	b := &book{leases: map[string]string{}}
 	c := New(runDir, slog.New(slog.NewTextHandler(t.Output(), nil)))
-	if err := c.Tell(t.Context(), b); err != nil {
+	if err := c.LearnBy(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

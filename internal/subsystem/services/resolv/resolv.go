@@ -29,7 +29,7 @@ var Service = service.Descriptor{
 	New: func(h service.Host) service.Running {
 		f := New(h.RunDir)
 		r := service.Of(f, func(cfg *config.Config, _ config.Secrets) (Desired, error) { return Render(cfg) })
-		r.Told = f.Told
+		r.Told = f.SetServers
 		return r
 	},
 }
@@ -76,8 +76,8 @@ func (r *Resolv) Apply(_ context.Context, d Desired) error {
 	return r.write()
 }
 
-// Told takes the servers that DHCP told.
-func (r *Resolv) Told(servers []netip.Addr) error {
+// SetServers takes the servers that DHCP told.
+func (r *Resolv) SetServers(servers []netip.Addr) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.told = servers

@@ -67,8 +67,8 @@ links:
 	b.until(t, "the session", isUp)
 	b.talk(t, "left", "right", "10.2.0.2", kernel)
 	first := session()
-	if out := b.run(t, "router", "sh", "-c", "tr '\\0' ' ' </proc/"+fmt.Sprint(first.Client.PID)+"/cmdline"); strings.Contains(out, "cret") || !strings.Contains(out, "pppd file") {
-		t.Errorf("command of pppd: %s", out)
+	if out := b.run(t, "router", "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"); strings.Contains(out, "cret") || !strings.Contains(out, "pppd file") {
+		t.Errorf("commands: %s", out)
 	}
 
 	b.router.KillDaemon()

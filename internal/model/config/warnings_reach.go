@@ -45,6 +45,8 @@ func (c *checker) wans() (list []wan) {
 	for _, name := range sortedKeys(c.cfg.Interfaces) {
 		if i := c.cfg.Interfaces[name]; i.DHCP.On() && !i.Disabled {
 			list = append(list, wan{name: name, path: joinPath("interfaces", name) + ".dhcp", four: true})
+		} else if i.PPPoE != nil && i.PPPoE.DefaultRoute.On() && !i.Disabled {
+			list = append(list, wan{name: name, path: joinPath("interfaces", name) + ".pppoe", four: true})
 		}
 	}
 	for i, r := range c.cfg.Routing.Static {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package pppoe dials sessions with providers by pppd and the kernel's PPPoE (RFC 2516), one pppd for each
-// interface. pppd makes the link with the interface's name, gives it the address that the provider tells,
-// and dials again when the session ends or the provider answers no echo. The kernel's packets never pass pppd.
+// interface. pppd makes the link with the interface's name, gives it the address that the provider tells, and ends
+// when the session does or the provider answers no echo. The kernel's packets never pass pppd.
 //
-// pppd and the session outlive the daemon. The password is in a file that only root reads, never in a command.
+// pppd, the session and the script that dials again outlive the daemon. The password is in a file that only root reads, never in a command.
 package pppoe
 
 import (
@@ -26,13 +26,36 @@ const (
 	prefix = "pppoe-" // of the programs' directories; the interface's name follows
 )
 
-// dial becomes pppd. The pid file is for the daemon that comes next.
+// dial runs pppd again and again, also while the daemon is away. The first pause is a second, for a line that was cut. It
+// doubles up to a minute while no session lasts: providers lock accounts whose password is wrong too often. The
+// pid file is for the daemon that comes next; a pppd that outlived its script is in the way of the next one.
 const dial = `#!/bin/sh
 # Made by minne.
 cd "${0%/*}" || exit 1
-rm -f session
+steady=60 longest=60 pause=1
+old=$(cat child 2>/dev/null)
+while [ -n "$old" ] && [ "$(readlink "/proc/$old/cwd")" = "$PWD" ]; do
+	kill "$old"
+	sleep 1
+done
+trap 'trap "" TERM; kill "$child" 2>/dev/null; wait; rm -f session; exit 0' TERM
 echo $$ >pid
-exec pppd file "$PWD/options"
+while :; do
+	rm -f session
+	read -r began _ </proc/uptime
+	pppd file "$PWD/options" &
+	child=$!
+	echo "$child" >child
+	wait "$child"
+	read -r ended _ </proc/uptime
+	if [ $((${ended%.*} - ${began%.*})) -ge "$steady" ]; then pause=1; fi
+	rm -f session
+	sleep "$pause" &
+	child=$!
+	wait "$child"
+	pause=$((2 * pause))
+	if [ "$pause" -gt "$longest" ]; then pause=$longest; fi
+done
 `
 
 // event is what pppd calls when IPv4 works, and when it does no more.
@@ -110,7 +133,7 @@ func render(name string, i *config.Interface, password, dir string) program.Desi
 	line("user %s\npassword %s\nhide-password", quote(i.PPPoE.User), quote(password))
 	line("noauth\nnoipdefault\nnodefaultroute\nnodetach\nmtu %d\nmru %d", mtu, mtu)
 	line("noaccomp\nnopcomp\nnoccp\nnovj")
-	line("persist\nmaxfail 0\nholdoff 1\nlcp-echo-interval 5\nlcp-echo-failure 3")
+	line("lcp-echo-interval 5\nlcp-echo-failure 3")
 	line("ip-up-script %s\nip-down-script %s", filepath.Join(dir, "ip-up"), filepath.Join(dir, "ip-down"))
 	if i.PPPoE.IPv6.On() {
 		line("+ipv6")

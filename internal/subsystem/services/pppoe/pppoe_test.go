@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pppoe
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// dialing runs the script with a pppd that ends at once and a sleep that only writes down how long it was to be. It
+// returns the first pauses.
+func dialing(t *testing.T, script string) []string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"dial":  script,
+		"pppd":  "#!/bin/sh\nexit 19\n", // authentication failed
+		"sleep": "#!/bin/sh\necho \"$1\" >>pauses\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := exec.Command("sh", filepath.Join(dir, "dial"))
+	c.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pauses []string
+	for end := time.Now().Add(time.Minute); len(pauses) < 9 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		text, _ := os.ReadFile(filepath.Join(dir, "pauses"))
+		pauses = strings.Fields(string(text))
+	}
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("the script ended with %v", err)
+	}
+	return pauses[:min(len(pauses), 9)]
+}
+
+// A provider that gives no session is asked more and more seldom; a line that was cut after a session is dialed at once.
+func TestPausesBetweenDials(t *testing.T) {
+	if got, want := strings.Join(dialing(t, dial), " "), "1 2 4 8 16 32 60 60 60"; got != want {
+		t.Errorf("without a session: pauses %s, expected %s", got, want)
+	}
+	if got, want := strings.Join(dialing(t, strings.Replace(dial, "steady=60", "steady=0", 1)), " "), "1 1 1 1 1 1 1 1 1"; got != want {
+		t.Errorf("after sessions that lasted: pauses %s, expected %s", got, want)
+	}
+}

@@ -5,6 +5,8 @@ package uml
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +28,7 @@ nodes:
     prepare: |
       mkdir -p /etc/ppp
       echo '"line@isp" * "se cret#1" *' >/etc/ppp/chap-secrets
-      printf 'require-chap\nlcp-echo-interval 0\nnodefaultroute\n' >/etc/ppp/pppoe-server-options
+      printf 'require-chap\nlcp-echo-interval 0\nnodefaultroute\nms-dns 10.64.0.53\n' >/etc/ppp/pppoe-server-options
       printf '#!/bin/sh\nip route replace 10.1.0.0/24 dev $1\n' >/etc/ppp/ip-up
       chmod 755 /etc/ppp/ip-up
       pppoe-server -I line -L 10.64.0.1 -R 10.64.0.100 -N 1
@@ -67,6 +69,9 @@ links:
 	b.until(t, "the session", isUp)
 	b.talk(t, "left", "right", "10.2.0.2", kernel)
 	first := session()
+	if want := netip.MustParseAddr("10.64.0.53"); !slices.Equal(first.DNS, []netip.Addr{want}) {
+		t.Errorf("DNS servers %v, expected %s", first.DNS, want)
+	}
 	if out := b.run(t, "router", "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"); strings.Contains(out, "cret") || !strings.Contains(out, "pppd file") {
 		t.Errorf("commands: %s", out)
 	}

@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
 	"minne/internal/base/health"
 	"minne/internal/base/plan"
@@ -24,6 +25,7 @@ import (
 	"minne/internal/subsystem/services"
 	"minne/internal/subsystem/services/dhcpclient"
 	"minne/internal/subsystem/services/dnsmasq"
+	"minne/internal/subsystem/services/pppoe"
 	"minne/internal/subsystem/services/program"
 	"minne/internal/subsystem/services/service"
 )
@@ -33,17 +35,25 @@ type running struct {
 	host service.Host
 	log  *slog.Logger
 	all  []service.Running
+
+	mu      sync.Mutex
+	servers map[string][]netip.Addr // DNS servers of providers, by the service that got them
 }
 
 func startServices(h service.Host, k *kernel.Kernel, book *health.Book) *running {
 	h.Log = h.Log.With("task", "services")
-	s := &running{host: h, log: h.Log}
+	s := &running{log: h.Log, servers: map[string][]netip.Addr{}}
+	h.Servers = s.setServers
+	s.host = h
 	for _, d := range services.All {
 		s.all = append(s.all, d.Start(h))
 	}
 	// Before the kernel is looked at for the first time: a lease that is held is not foreign.
 	if err := find[*dhcpclient.Client](s).LearnBy(context.Background(), learner{k, s, book}); err != nil {
 		s.log.Error("cannot read the DHCP leases of an earlier daemon", "error", err)
+	}
+	if err := find[*pppoe.Client](s).ReportServers(); err != nil {
+		s.log.Error("cannot use the DNS servers of PPPoE sessions", "error", err)
 	}
 	return s
 }
@@ -82,11 +92,25 @@ func (l learner) Lease(ctx context.Context, name string, lease *dhcpclient.Lease
 	return l.kernel.Learn(ctx, name, learned)
 }
 
-func (l learner) Servers(servers []netip.Addr) error {
+func (l learner) Servers(servers []netip.Addr) error { return l.s.setServers("dhcp", servers) }
+
+// setServers passes on the DNS servers that a service got, with those of the others, each once.
+func (s *running) setServers(from string, list []netip.Addr) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.servers[from] = list
+	var all []netip.Addr
+	for _, name := range slices.Sorted(maps.Keys(s.servers)) {
+		for _, a := range s.servers[name] {
+			if !slices.Contains(all, a) {
+				all = append(all, a)
+			}
+		}
+	}
 	var failed []error
-	for _, r := range l.s.all {
-		if r.Told != nil {
-			failed = append(failed, r.Told(servers))
+	for _, r := range s.all {
+		if r.Servers != nil {
+			failed = append(failed, r.Servers(all))
 		}
 	}
 	return errors.Join(failed...)

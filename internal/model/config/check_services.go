@@ -246,7 +246,7 @@ func (c *checker) dns(d *DNSForwarder, hosts map[string]string) {
 	}
 	c.servesAll(path+".interfaces", d.Interfaces, "DNS server")
 	if len(d.Upstream) == 0 && !c.leases() {
-		c.refuse(path+".upstream", "DNS has no upstream server, and no interface with dhcp: on could get one", "upstream: [ADDRESS, …]", "")
+		c.refuse(path+".upstream", "DNS has no upstream server, and no interface with dhcp: on or pppoe could get one", "upstream: [ADDRESS, …]", "")
 	}
 	once(c, path+".upstream", d.Upstream, netip.Addr.String)
 	for i, a := range d.Upstream {
@@ -276,10 +276,10 @@ func (c *checker) dns(d *DNSForwarder, hosts map[string]string) {
 	}
 }
 
-// leases says whether some interface learns from a DHCP server.
+// leases says whether some interface learns its address and DNS servers from a provider.
 func (c *checker) leases() bool {
 	for _, i := range c.cfg.Interfaces {
-		if i.DHCP.On() {
+		if i.DHCP.On() || i.PPPoE != nil {
 			return true
 		}
 	}

@@ -230,7 +230,7 @@ func (c *Client) LearnBy(ctx context.Context, learn Learner) error {
 
 // Run follows the leases until ctx ends. The clients go on.
 func (c *Client) Run(ctx context.Context) error {
-	changes, err := watch(ctx, filepath.Dir(program.Dir(c.runDir, "x")), c.log)
+	changes, err := c.Watch(ctx, "lease")
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ var Service = service.Descriptor{
 	New: func(h service.Host) service.Running {
 		d := New(h.RunDir, h.Log)
 		r := service.OfProgram(d, func(cfg *config.Config) (program.Desired, error) { return Render(cfg, h.RunDir) })
-		r.Told = d.Upstream
+		r.Servers = d.Upstream
 		return r
 	},
 }

@@ -11,6 +11,8 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -63,7 +65,7 @@ const event = `#!/bin/sh
 # Made by minne. Called by pppd: link, tty, speed, address, peer's address.
 cd "${0%/*}" || exit 1
 case ${0##*/} in
-ip-up) printf 'address=%s\npeer=%s\nsince=%s\n' "$4" "$5" "$(date +%s)" >session.new && mv session.new session ;;
+ip-up) printf 'address=%s\npeer=%s\nsince=%s\ndns=%s\n' "$4" "$5" "$(date +%s)" "$DNS1 $DNS2" >session.new && mv session.new session ;;
 ip-down) rm -f session ;;
 esac
 `
@@ -74,7 +76,7 @@ var Service = service.Descriptor{
 	Title:    "PPPoE",
 	Programs: []service.Program{{Name: binary, For: "PPPoE", Package: "ppp", Version: []string{binary, "--version"}}},
 	New: func(h service.Host) service.Running {
-		c := &Client{Fleet: program.NewFleet(h.RunDir, prefix, h.Log), runDir: h.RunDir, ready: make(chan struct{})}
+		c := &Client{Fleet: program.NewFleet(h.RunDir, prefix, h.Log), runDir: h.RunDir, servers: h.Servers, log: h.Log, ready: make(chan struct{})}
 		r := service.Of(c, func(cfg *config.Config, secrets config.Secrets) (Desired, error) {
 			return Render(cfg, secrets, h.RunDir)
 		})
@@ -133,7 +135,7 @@ func render(name string, i *config.Interface, password, dir string) program.Desi
 	line("user %s\npassword %s\nhide-password", quote(i.PPPoE.User), quote(password))
 	line("noauth\nnoipdefault\nnodefaultroute\nnodetach\nmtu %d\nmru %d", mtu, mtu)
 	line("noaccomp\nnopcomp\nnoccp\nnovj")
-	line("lcp-echo-interval 5\nlcp-echo-failure 3")
+	line("lcp-echo-interval 5\nlcp-echo-failure 3\nusepeerdns")
 	line("ip-up-script %s\nip-down-script %s", filepath.Join(dir, "ip-up"), filepath.Join(dir, "ip-down"))
 	if i.PPPoE.IPv6.On() {
 		line("+ipv6")
@@ -151,8 +153,10 @@ func render(name string, i *config.Interface, password, dir string) program.Desi
 // Client is the sessions of an instance.
 type Client struct {
 	*program.Fleet
-	runDir string
-	ready  chan struct{}
+	runDir  string
+	servers func(service string, list []netip.Addr) error
+	log     *slog.Logger
+	ready   chan struct{}
 
 	mu      sync.Mutex
 	desired Desired
@@ -180,11 +184,23 @@ func (c *Client) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
 // Stop ends all sessions.
 func (c *Client) Stop(ctx context.Context) error { return c.Apply(ctx, Desired{}) }
 
-// Run supervises until ctx ends. The sessions go on.
+// Run supervises, and follows the sessions, until ctx ends. The sessions go on.
 func (c *Client) Run(ctx context.Context) error {
+	changes, err := c.Watch(ctx, "session")
+	if err != nil {
+		return err
+	}
 	c.Supervise(ctx)
 	close(c.ready)
-	<-ctx.Done()
-	c.Wait()
-	return nil
+	for {
+		if err := c.ReportServers(); err != nil && ctx.Err() == nil {
+			c.log.Error("DNS servers of PPPoE sessions", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			c.Wait()
+			return nil
+		case <-changes:
+		}
+	}
 }

@@ -3,6 +3,9 @@
 package pppoe
 
 import (
+	"fmt"
+	"log/slog"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"minne/internal/subsystem/services/program"
 )
 
 // dialing runs the script with a pppd that ends at once and a sleep that only writes down how long it was to be. It
@@ -52,5 +57,30 @@ func TestPausesBetweenDials(t *testing.T) {
 	}
 	if got, want := strings.Join(dialing(t, strings.Replace(dial, "steady=60", "steady=0", 1)), " "), "1 1 1 1 1 1 1 1 1"; got != want {
 		t.Errorf("after sessions that lasted: pauses %s, expected %s", got, want)
+	}
+}
+
+// What providers told is passed on, also of sessions that an earlier daemon left; a stranger's words are no address.
+func TestServersOfSessions(t *testing.T) {
+	runDir := t.TempDir()
+	for name, dns := range map[string]string{"isp-a": "198.51.100.53 198.51.100.54", "isp-b": "198.51.100.54 $(reboot) 127.0.0.1"} {
+		dir := program.Dir(runDir, prefix+name)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for file, text := range map[string]string{"command": "sh\n", "session": "address=192.0.2.7\npeer=192.0.2.1\nsince=1\ndns=" + dns + "\n"} {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	var got []netip.Addr
+	c := &Client{Fleet: program.NewFleet(runDir, prefix, log), runDir: runDir, log: log, servers: func(from string, list []netip.Addr) error {
+		got = list
+		return nil
+	}}
+	if err := c.ReportServers(); err != nil || fmt.Sprint(got) != "[198.51.100.53 198.51.100.54 198.51.100.54]" {
+		t.Errorf("servers %v, %v", got, err)
 	}
 }

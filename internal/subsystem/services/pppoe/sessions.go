@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,6 +32,7 @@ type Session struct {
 	Address   string        `json:"address,omitempty"`
 	Peer      string        `json:"peer,omitempty"` // the provider's address
 	Since     time.Time     `json:"since,omitzero"`
+	DNS       []netip.Addr  `json:"dns,omitempty"`   // the provider's servers
 	Error     string        `json:"error,omitempty"` // what ended the last attempt, while there is no session
 	Client    program.State `json:"client"`
 }
@@ -53,6 +55,19 @@ func (c *Client) Observe(context.Context) (o Observed, err error) {
 	return o, nil
 }
 
+// ReportServers passes on the DNS servers of the sessions that are up, also of those that a daemon before left.
+func (c *Client) ReportServers() error {
+	var list []netip.Addr
+	for _, name := range c.Known() {
+		var s Session
+		if text, err := os.ReadFile(filepath.Join(program.Dir(c.runDir, prefix+name), "session")); err == nil {
+			s.read(string(text))
+		}
+		list = append(list, s.DNS...)
+	}
+	return c.servers("pppoe", list)
+}
+
 // read takes what the script wrote.
 func (s *Session) read(text string) {
 	for line := range strings.Lines(text) {
@@ -61,6 +76,12 @@ func (s *Session) read(text string) {
 			s.Address, s.Up = value, true
 		case "peer":
 			s.Peer = value
+		case "dns":
+			for _, word := range strings.Fields(value) {
+				if a, err := netip.ParseAddr(word); err == nil && a.Is4() && a.IsGlobalUnicast() && !slices.Contains(s.DNS, a) {
+					s.DNS = append(s.DNS, a)
+				}
+			}
 		case "since":
 			if seconds, err := strconv.ParseInt(value, 10, 64); err == nil {
 				s.Since = time.Unix(seconds, 0)

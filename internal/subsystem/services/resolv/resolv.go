@@ -29,7 +29,7 @@ var Service = service.Descriptor{
 	New: func(h service.Host) service.Running {
 		f := New(h.RunDir)
 		r := service.Of(f, func(cfg *config.Config, _ config.Secrets) (Desired, error) { return Render(cfg) })
-		r.Told = f.SetServers
+		r.Servers = f.SetServers
 		return r
 	},
 }
@@ -37,7 +37,7 @@ var Service = service.Descriptor{
 // Desired is what the configuration says about it.
 type Desired struct {
 	Own    bool // this router's own DNS server
-	Learn  bool // the servers that DHCP told
+	Learn  bool // the servers of providers
 	Domain string
 }
 
@@ -47,7 +47,7 @@ func Render(cfg *config.Config) (d Desired, err error) {
 		return Desired{Own: true, Domain: dns.Domain}, nil
 	}
 	for _, i := range cfg.Interfaces {
-		d.Learn = d.Learn || i.DHCP.On()
+		d.Learn = d.Learn || i.DHCP.On() || i.PPPoE != nil
 	}
 	return d, nil
 }
@@ -76,7 +76,7 @@ func (r *Resolv) Apply(_ context.Context, d Desired) error {
 	return r.write()
 }
 
-// SetServers takes the servers that DHCP told.
+// SetServers takes the servers of providers.
 func (r *Resolv) SetServers(servers []netip.Addr) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -44,7 +44,10 @@ type Host struct {
 	RunDir string // of the instance
 	Config string // its configuration file
 	Own    bool   // the machine is ours: its clock, its users
-	Log    *slog.Logger
+
+	// Servers takes the DNS servers that a service got from providers, in place of those that it got before.
+	Servers func(service string, list []netip.Addr) error
+	Log     *slog.Logger
 }
 
 // Running is a service of one router: all that the daemon does with it. What is nil it does not need.
@@ -63,7 +66,7 @@ type Running struct {
 	Down     func() []string                         // what does not work though its programs run
 	Trouble  func(context.Context) map[string]string // the same where that takes a question: by what is wrong
 	Trim     func()                                  // bounds what its programs have printed
-	Told     func([]netip.Addr) error                // takes the DNS servers that DHCP servers told
+	Servers  func([]netip.Addr) error                // takes the DNS servers of all providers
 	Returned func(context.Context, string) error     // an interface came back as another link
 }
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package dhcpclient
+package program
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,15 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch tells when a client's lease may have changed, by inotify(7): nothing is
-// looked at meanwhile. dir holds the clients' directories, which come and go too.
-func watch(ctx context.Context, dir string, log *slog.Logger) (<-chan struct{}, error) {
+// Watch tells when a file of that name may have changed in the directory of some program of the fleet, by inotify(7):
+// nothing is looked at meanwhile. The directories come and go, too.
+func (f *Fleet) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
+	dir := filepath.Dir(Dir(f.runDir, "x"))
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", dir, err)
 	}
 	file := os.NewFile(uintptr(fd), "inotify")
-	w := &watcher{file: file, fd: fd, dir: dir, changes: make(chan struct{}, 1)}
+	w := &watcher{file: file, fd: fd, dir: dir, prefix: f.prefix, name: name, changes: make(chan struct{}, 1)}
 	if err := w.begin(); err != nil {
 		file.Close()
 		return nil, err
@@ -31,7 +31,7 @@ func watch(ctx context.Context, dir string, log *slog.Logger) (<-chan struct{}, 
 	context.AfterFunc(ctx, func() { file.Close() })
 	go func() {
 		if err := w.read(); !errors.Is(err, os.ErrClosed) {
-			log.Error("DHCP leases are no longer followed", "error", err)
+			f.log.Error("what the programs write down is no longer followed", "file", name, "error", err)
 		}
 	}()
 	return w.changes, nil
@@ -41,10 +41,12 @@ type watcher struct {
 	file    *os.File
 	fd      int
 	dir     string
+	prefix  string
+	name    string
 	changes chan struct{}
 }
 
-// begin watches the directory of the clients' directories, and what is in it.
+// begin watches the directory of the programs' directories, and what is in it.
 func (w *watcher) begin() error {
 	if err := os.MkdirAll(w.dir, 0o755); err != nil {
 		return err
@@ -52,13 +54,13 @@ func (w *watcher) begin() error {
 	if _, err := unix.InotifyAddWatch(w.fd, w.dir, unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_DELETE_SELF|unix.IN_ONLYDIR); err != nil {
 		return fmt.Errorf("watch %s: %w", w.dir, err)
 	}
-	w.clients()
+	w.programs()
 	return nil
 }
 
-// clients watches the directories of all clients; one that is watched already stays so.
-func (w *watcher) clients() {
-	dirs, _ := filepath.Glob(filepath.Join(w.dir, prefix+"*"))
+// programs watches the directories of all programs; one that is watched already stays so.
+func (w *watcher) programs() {
+	dirs, _ := filepath.Glob(filepath.Join(w.dir, w.prefix+"*"))
 	for _, d := range dirs {
 		if !strings.HasSuffix(d, ".check") {
 			_, _ = unix.InotifyAddWatch(w.fd, d, unix.IN_MOVED_TO|unix.IN_DELETE|unix.IN_ONLYDIR) // one that is gone again needs none
@@ -81,7 +83,7 @@ func (w *watcher) read() error {
 			at += unix.SizeofInotifyEvent + int(e.Len)
 			made = made || e.Mask&unix.IN_CREATE != 0
 			gone = gone || e.Mask&unix.IN_DELETE_SELF != 0 // somebody removed the run directory
-			changed = changed || name == "lease" || e.Mask&unix.IN_Q_OVERFLOW != 0
+			changed = changed || name == w.name || e.Mask&unix.IN_Q_OVERFLOW != 0
 		}
 		if gone {
 			if err := w.begin(); err != nil {
@@ -90,8 +92,8 @@ func (w *watcher) read() error {
 			changed = true
 		}
 		if made {
-			w.clients()
-			changed = true // it may have leased before it was watched
+			w.programs()
+			changed = true // it may have written before it was watched
 		}
 		if changed {
 			select {

@@ -3,12 +3,12 @@
 # already. Sourced by ./dev.
 
 # Services, made by go test ./internal/subsystem/services -update
-service_packages="udhcpc ppp dnsmasq-base chrony openssh-server lldpd"
+service_packages="udhcpc dhcpcd-base ppp dnsmasq-base chrony openssh-server lldpd"
 service_units="chrony ssh lldpd"
 # End of services
 packages="make ca-certificates clang-19 llvm-19 libclang-rt-19-dev gcc libc6-dev libbpf-dev linux-libc-dev
 iproute2 nftables conntrack ethtool frr bird2 iperf3 curl traceroute iputils-ping procps systemd dosfstools tcpdump util-linux
-$service_packages openssh-client openssl nmap"
+$service_packages openssh-client openssl nmap kea-dhcp6-server"
 
 # peer_packages prints the libraries whose answers the tests compare with Minne's: 7 MB of downloads, 46 MB installed. DPDK, 32
 # MB more, is for scripts/peers.sh only.
@@ -90,7 +90,7 @@ install_packages() {
 		trap - EXIT INT TERM
 	fi
 	# policy-rc.d kept them down now; this keeps them down after the next boot.
-	for unit in frr bird $service_units; do
+	for unit in frr bird kea-dhcp6-server $service_units; do
 		case $missing in *" $unit"* | *" open$unit-server"*)
 			if [ -d /run/systemd/system ]; then systemctl disable -q "$unit" 2>/dev/null || :; fi
 			;;

@@ -24,6 +24,7 @@ import (
 	"minne/internal/subsystem/kernel"
 	"minne/internal/subsystem/services"
 	"minne/internal/subsystem/services/dhcpclient"
+	"minne/internal/subsystem/services/dhcpv6client"
 	"minne/internal/subsystem/services/dnsmasq"
 	"minne/internal/subsystem/services/pppoe"
 	"minne/internal/subsystem/services/program"
@@ -52,6 +53,7 @@ func startServices(h service.Host, k *kernel.Kernel, book *health.Book) *running
 	if err := find[*dhcpclient.Client](s).LearnBy(context.Background(), learner{k, s, book}); err != nil {
 		s.log.Error("cannot read the DHCP leases of an earlier daemon", "error", err)
 	}
+	find[*dhcpv6client.Client](s).LearnBy(learner{k, s, book})
 	if err := find[*pppoe.Client](s).ReportServers(); err != nil {
 		s.log.Error("cannot use the DNS servers of PPPoE sessions", "error", err)
 	}
@@ -76,23 +78,39 @@ type learner struct {
 }
 
 func (l learner) Lease(ctx context.Context, name string, lease *dhcpclient.Lease) error {
-	var learned kernel.Learned
+	var learned *kernel.Learned
 	refused := ""
 	if lease != nil {
 		refused = strings.Join(lease.Refused, "; ")
-		learned.Address = lease.Address
+		learned = &kernel.Learned{Addresses: map[string][]netip.Prefix{name: {lease.Address}}}
 		for _, r := range lease.Routes {
-			learned.Routes = append(learned.Routes, kernel.LearnedRoute{Prefix: r.Prefix, Gateway: r.Gateway})
+			learned.Routes = append(learned.Routes, kernel.LearnedRoute{Prefix: r.Prefix, Interface: name, Gateway: r.Gateway})
 		}
 	}
 	if refused != "" {
 		refused = fmt.Sprintf("the DHCP server %s announces routes that are not used: %s", lease.Server, refused)
 	}
 	l.health.Fault("DHCP on "+name, refused)
-	return l.kernel.Learn(ctx, name, learned)
+	return l.kernel.Learn(ctx, "dhcp "+name, learned)
 }
 
 func (l learner) Servers(servers []netip.Addr) error { return l.s.setServers("dhcp", servers) }
+
+func (l learner) IPv6(ctx context.Context, name string, g *dhcpv6client.Given) error {
+	if g == nil {
+		return l.kernel.Learn(ctx, "dhcpv6 "+name, nil)
+	}
+	learned := kernel.Learned{Addresses: g.Addresses}
+	if g.Router.IsValid() {
+		learned.Routes = append(learned.Routes, kernel.LearnedRoute{Prefix: netip.PrefixFrom(netip.IPv6Unspecified(), 0), Interface: name, Gateway: g.Router})
+	}
+	if g.Prefix.IsValid() && g.Prefix.Bits() < 64 { // what no interface has of it must not loop (RFC 7084, WPD-5)
+		learned.Routes = append(learned.Routes, kernel.LearnedRoute{Prefix: g.Prefix})
+	}
+	return l.kernel.Learn(ctx, "dhcpv6 "+name, &learned)
+}
+
+func (l learner) IPv6Servers(servers []netip.Addr) error { return l.s.setServers("dhcpv6", servers) }
 
 // setServers passes on the DNS servers that a service got, with those of the others, each once.
 func (s *running) setServers(from string, list []netip.Addr) error {

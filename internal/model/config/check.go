@@ -38,6 +38,7 @@ func check(cfg *Config, secrets Secrets) *problems {
 	c.system()
 	c.interfaces()
 	c.leasing()
+	c.delegation()
 	c.staticRoutes()
 	c.services()
 	c.outsideVRFs()

@@ -112,6 +112,9 @@ func (c *checker) mtu(path, name string, i *Interface) {
 
 // hasIPv6 reports whether an interface speaks IPv6 by this configuration.
 func (c *checker) hasIPv6(name string, i *Interface) bool {
+	if i.DHCPv6 != nil || i.Delegated != nil {
+		return true
+	}
 	for _, a := range i.Addresses {
 		if a.Addr().Is6() {
 			return true

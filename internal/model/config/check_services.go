@@ -21,8 +21,8 @@ func (c *checker) leasing() {
 		switch on := i.DHCP.On(); {
 		case on && (c.cfg.Kind(name).Alone || c.cfg.Kind(name).Routed):
 			c.refuse(path+".dhcp", name+" cannot be a DHCP client", "dhcp on a port or VLAN", "")
-		case !on && c.cfg.Chosen(path+".dhcp-distance"):
-			c.refuse(path+".dhcp-distance", "dhcp-distance without dhcp: on", "both or neither", "")
+		case !on && i.DHCPv6 == nil && i.PPPoE == nil && c.cfg.Chosen(path+".dhcp-distance"):
+			c.refuse(path+".dhcp-distance", "dhcp-distance without dhcp: on, dhcpv6 or pppoe", "both or neither", "")
 		case on && c.sameDefault(i.DHCPDistance):
 			c.refuse(path+".dhcp", fmt.Sprintf("a static default route has the distance %d too", i.DHCPDistance), "another dhcp-distance", "")
 		}
@@ -76,7 +76,7 @@ func (c *checker) serves(path, name, what string) bool {
 	case i.DHCP.On():
 		c.refuse(path, fmt.Sprintf("%s gets its address from a DHCP server, so this router cannot serve its hosts (%s)", name, what),
 			"an interface with addresses of its own", "")
-	case len(i.Addresses) == 0:
+	case len(i.Addresses) == 0 && i.Delegated == nil:
 		c.refuse(path, fmt.Sprintf("%s has no address for the %s", name, what), "addresses: under interfaces."+name, "")
 	default:
 		return true
@@ -204,8 +204,8 @@ func (c *checker) announced(path string, d *DHCPServer) {
 }
 
 func (c *checker) advertisement(path, name string, r *RouterAdvertisement) {
-	if len(r.Prefixes) == 0 {
-		c.refuse(path+".prefixes", "the list of prefixes is empty", "a network of length 64 of "+name, "")
+	if len(r.Prefixes) == 0 && c.cfg.Interfaces[name].Delegated == nil {
+		c.refuse(path+".prefixes", "no prefix to advertise", fmt.Sprintf("a network of length 64 of %[1]s, or delegated-prefix under interfaces.%[1]s", name), "")
 	}
 	once(c, path+".prefixes", r.Prefixes, func(p Prefix) string { return p.String() })
 	for i, p := range r.Prefixes {
@@ -246,7 +246,7 @@ func (c *checker) dns(d *DNSForwarder, hosts map[string]string) {
 	}
 	c.servesAll(path+".interfaces", d.Interfaces, "DNS server")
 	if len(d.Upstream) == 0 && !c.leases() {
-		c.refuse(path+".upstream", "DNS has no upstream server, and no interface with dhcp: on or pppoe could get one", "upstream: [ADDRESS, …]", "")
+		c.refuse(path+".upstream", "DNS has no upstream server, and no interface with dhcp: on, dhcpv6 or pppoe could get one", "upstream: [ADDRESS, …]", "")
 	}
 	once(c, path+".upstream", d.Upstream, netip.Addr.String)
 	for i, a := range d.Upstream {
@@ -279,7 +279,7 @@ func (c *checker) dns(d *DNSForwarder, hosts map[string]string) {
 // leases says whether some interface learns its address and DNS servers from a provider.
 func (c *checker) leases() bool {
 	for _, i := range c.cfg.Interfaces {
-		if i.DHCP.On() || i.PPPoE != nil {
+		if i.DHCP.On() || i.DHCPv6 != nil || i.PPPoE != nil {
 			return true
 		}
 	}

@@ -67,6 +67,12 @@ func (c *checker) bundled(at, name, master string, i *Interface) {
 	if i.DHCP.On() {
 		refuse("dhcp", "DHCP client")
 	}
+	if i.DHCPv6 != nil {
+		refuse("dhcpv6", "DHCPv6 client")
+	}
+	if i.Delegated != nil {
+		refuse("delegated-prefix", "prefix")
+	}
 	if i.Zone != "" {
 		refuse("zone", "zone")
 	}

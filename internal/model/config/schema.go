@@ -41,24 +41,26 @@ type System struct {
 
 // Interface is one port, VLAN, bond, bridge, VRF or loopback of the router.
 type Interface struct {
-	Match        *Match     `yaml:"match" json:"match,omitempty" doc:"Which link of the kernel this interface is. Absent: the link that already has the interface's name."`
-	VLAN         *VLAN      `yaml:"vlan" json:"vlan,omitempty" doc:"Makes this interface a VLAN subinterface of another one."`
-	Dummy        *Dummy     `yaml:"dummy" json:"dummy,omitempty" doc:"Makes this an interface without a cable, as routers have loopback interfaces: {} is all that it takes."`
-	Bond         *Bond      `yaml:"bond" json:"bond,omitempty" doc:"Makes this interface a bond: several ports that are one link (link aggregation)."`
-	Bridge       *Bridge    `yaml:"bridge" json:"bridge,omitempty" doc:"Makes this interface a bridge: its ports are one network, as those of a switch, and the router is on it."`
-	VRF          *VRF       `yaml:"vrf" json:"vrf,omitempty" doc:"Makes this interface a VRF: the interfaces in it have a routing table of their own. Its own addresses are the VRF's loopback addresses."`
-	Ethernet     *Ethernet  `yaml:"ethernet" json:"ethernet,omitempty" doc:"Settings of the port's hardware: queues, rings, coalescing, speed. Absent ones stay as the driver has them."`
-	PPPoE        *PPPoE     `yaml:"pppoe" json:"pppoe,omitempty" doc:"Makes this interface a PPPoE session with a provider, who gives the address."`
-	WireGuard    *WireGuard `yaml:"wireguard" json:"wireguard,omitempty" doc:"Makes this interface a WireGuard tunnel."`
-	Description  string     `yaml:"description" json:"description,omitempty" doc:"Free text of at most 200 characters." example:"fibre to ISP A"`
-	Addresses    []Address  `yaml:"addresses" json:"addresses,omitempty" doc:"Addresses with prefix length." ordered:"true" example:"192.0.2.1/24"`
-	DHCP         *OnOff     `yaml:"dhcp" json:"dhcp,omitempty" doc:"DHCP client: gets an IPv4 address, a default route and DNS servers." default:"off" enum:"on,off"`
-	DHCPDistance int        `yaml:"dhcp-distance" json:"dhcp-distance,omitempty" doc:"Administrative distance of routes from the DHCP server. With the default, static routes and routing protocols win." default:"210" min:"1" max:"253"`
-	MTU          int        `yaml:"mtu" json:"mtu,omitempty" doc:"MTU: largest packet in bytes, without the Ethernet header. Absent: the driver's. IPv6 needs at least 1280." min:"68" max:"65535"`
-	Zone         string     `yaml:"zone" json:"zone,omitempty" doc:"Firewall zone of the interface. As soon as one interface has a zone, packets of interfaces without a zone are dropped." example:"lan"`
-	AntiSpoof    AntiSpoof  `yaml:"anti-spoof" json:"anti-spoof,omitempty" doc:"Reverse path check of source addresses (uRPF, RFC 3704). strict: the route back must lead through this interface. loose: any route back is enough." default:"off" enum:"strict,loose,off"`
-	FastPath     *OnOff     `yaml:"fast-path" json:"fast-path,omitempty" doc:"Allows the fast path for packets that arrive on this interface." default:"on" enum:"on,off"`
-	Disabled     bool       `yaml:"disabled" json:"disabled,omitempty" doc:"Shuts the interface down." default:"off"`
+	Match        *Match           `yaml:"match" json:"match,omitempty" doc:"Which link of the kernel this interface is. Absent: the link that already has the interface's name."`
+	VLAN         *VLAN            `yaml:"vlan" json:"vlan,omitempty" doc:"Makes this interface a VLAN subinterface of another one."`
+	Dummy        *Dummy           `yaml:"dummy" json:"dummy,omitempty" doc:"Makes this an interface without a cable, as routers have loopback interfaces: {} is all that it takes."`
+	Bond         *Bond            `yaml:"bond" json:"bond,omitempty" doc:"Makes this interface a bond: several ports that are one link (link aggregation)."`
+	Bridge       *Bridge          `yaml:"bridge" json:"bridge,omitempty" doc:"Makes this interface a bridge: its ports are one network, as those of a switch, and the router is on it."`
+	VRF          *VRF             `yaml:"vrf" json:"vrf,omitempty" doc:"Makes this interface a VRF: the interfaces in it have a routing table of their own. Its own addresses are the VRF's loopback addresses."`
+	Ethernet     *Ethernet        `yaml:"ethernet" json:"ethernet,omitempty" doc:"Settings of the port's hardware: queues, rings, coalescing, speed. Absent ones stay as the driver has them."`
+	PPPoE        *PPPoE           `yaml:"pppoe" json:"pppoe,omitempty" doc:"Makes this interface a PPPoE session with a provider, who gives the address."`
+	WireGuard    *WireGuard       `yaml:"wireguard" json:"wireguard,omitempty" doc:"Makes this interface a WireGuard tunnel."`
+	Description  string           `yaml:"description" json:"description,omitempty" doc:"Free text of at most 200 characters." example:"fibre to ISP A"`
+	Addresses    []Address        `yaml:"addresses" json:"addresses,omitempty" doc:"Addresses with prefix length." ordered:"true" example:"192.0.2.1/24"`
+	DHCP         *OnOff           `yaml:"dhcp" json:"dhcp,omitempty" doc:"DHCP client: gets an IPv4 address, a default route and DNS servers." default:"off" enum:"on,off"`
+	DHCPv6       *DHCPv6          `yaml:"dhcpv6" json:"dhcpv6,omitempty" doc:"IPv6 from the provider: addresses and a default route by router advertisements (SLAAC) and DHCPv6, DNS servers, and a prefix for inside interfaces. {} is enough."`
+	Delegated    *DelegatedPrefix `yaml:"delegated-prefix" json:"delegated-prefix,omitempty" doc:"A network of the prefix that a provider delegates to another interface."`
+	DHCPDistance int              `yaml:"dhcp-distance" json:"dhcp-distance,omitempty" doc:"Administrative distance of routes from the provider (dhcp, dhcpv6, pppoe). With the default, static routes and routing protocols win." default:"210" min:"1" max:"253"`
+	MTU          int              `yaml:"mtu" json:"mtu,omitempty" doc:"MTU: largest packet in bytes, without the Ethernet header. Absent: the driver's. IPv6 needs at least 1280." min:"68" max:"65535"`
+	Zone         string           `yaml:"zone" json:"zone,omitempty" doc:"Firewall zone of the interface. As soon as one interface has a zone, packets of interfaces without a zone are dropped." example:"lan"`
+	AntiSpoof    AntiSpoof        `yaml:"anti-spoof" json:"anti-spoof,omitempty" doc:"Reverse path check of source addresses (uRPF, RFC 3704). strict: the route back must lead through this interface. loose: any route back is enough." default:"off" enum:"strict,loose,off"`
+	FastPath     *OnOff           `yaml:"fast-path" json:"fast-path,omitempty" doc:"Allows the fast path for packets that arrive on this interface." default:"on" enum:"on,off"`
+	Disabled     bool             `yaml:"disabled" json:"disabled,omitempty" doc:"Shuts the interface down." default:"off"`
 }
 
 // Match finds a link by exactly one property.

@@ -48,7 +48,7 @@ type StaticLease struct {
 
 // RouterAdvertisement is IPv6 for the hosts of one interface.
 type RouterAdvertisement struct {
-	Prefixes      []Prefix `yaml:"prefixes" json:"prefixes" doc:"Advertised prefixes of length 64. The interface must have an address in each." required:"true" example:"2001:db8:0:1::/64"`
+	Prefixes      []Prefix `yaml:"prefixes" json:"prefixes,omitempty" doc:"Advertised prefixes of length 64. The interface must have an address in each. The delegated prefix of the interface is advertised without being written here." example:"2001:db8:0:1::/64"`
 	DefaultRouter *OnOff   `yaml:"default-router" json:"default-router,omitempty" doc:"Advertises this router as a default router. Set it to off where the router has no IPv6 route to the Internet." default:"on" enum:"on,off"`
 	Lifetime      Duration `yaml:"lifetime" json:"lifetime,omitempty" doc:"Valid lifetime: how long hosts keep their addresses after the last advertisement of the prefix." default:"12h"`
 }
@@ -56,7 +56,7 @@ type RouterAdvertisement struct {
 // DNSForwarder is the DNS server for the hosts around.
 type DNSForwarder struct {
 	Interfaces []string              `yaml:"interfaces" json:"interfaces" doc:"Interfaces whose hosts may send DNS queries." required:"true" example:"lan" names:"interface"`
-	Upstream   []netip.Addr          `yaml:"upstream" json:"upstream,omitempty" doc:"Upstream DNS servers (forwarders). Absent: the provider's, from interfaces with dhcp: on or pppoe." example:"192.0.2.53"`
+	Upstream   []netip.Addr          `yaml:"upstream" json:"upstream,omitempty" doc:"Upstream DNS servers (forwarders). Absent: the provider's, from interfaces with dhcp: on, dhcpv6 or pppoe." example:"192.0.2.53"`
 	Domain     string                `yaml:"domain" json:"domain,omitempty" doc:"Local domain. DHCP clients get it, and DNS knows their names in it." example:"home.arpa"`
 	Names      map[string]netip.Addr `yaml:"names" json:"names,omitempty" doc:"Host records: addresses by name. A name without dots is a host in the domain; a name with dots is complete."`
 	Private    []string              `yaml:"private-domains" json:"private-domains,omitempty" doc:"Domains for which upstream servers may answer with private addresses, besides the local domain. Such answers for other domains are dropped (protection against DNS rebinding)." example:"corp.example"`

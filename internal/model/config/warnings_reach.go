@@ -45,6 +45,8 @@ func (c *checker) wans() (list []wan) {
 	for _, name := range sortedKeys(c.cfg.Interfaces) {
 		if i := c.cfg.Interfaces[name]; i.DHCP.On() && !i.Disabled {
 			list = append(list, wan{name: name, path: joinPath("interfaces", name) + ".dhcp", four: true})
+		} else if i.DHCPv6 != nil && !i.Disabled && i.PPPoE == nil {
+			list = append(list, wan{name: name, path: joinPath("interfaces", name) + ".dhcpv6"})
 		} else if i.PPPoE != nil && i.PPPoE.DefaultRoute.On() && !i.Disabled {
 			list = append(list, wan{name: name, path: joinPath("interfaces", name) + ".pppoe", four: true})
 		}
@@ -68,6 +70,16 @@ func (c *checker) wans() (list []wan) {
 		}
 	}
 	return list
+}
+
+// delegates says whether hosts behind this router get addresses of a provider's prefix.
+func (c *checker) delegates() bool {
+	for _, i := range c.cfg.Interfaces {
+		if i.Delegated != nil && !i.Disabled {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *checker) hasZones() bool {
@@ -94,7 +106,7 @@ func (c *checker) behind(wans []wan) (list []network) {
 // firewall then.
 func (c *checker) oddOpen(wans []wan) {
 	s := c.cfg.Services
-	if len(wans) > 0 && len(c.behind(wans)) > 0 {
+	if len(wans) > 0 && (len(c.behind(wans)) > 0 || c.delegates()) {
 		c.refuse(joinPath("interfaces", wans[0].name), fmt.Sprintf("no firewall: no interface has a zone, so everything that arrives on %s passes, to the hosts behind this router and to the router itself", wans[0].name),
 			"zone: under interfaces, and firewall: with what may pass", "")
 		c.oddPrivate(wans)
@@ -147,7 +159,8 @@ func zoneOr(zone, word string) string {
 // hasPublic6 says whether hosts of an interface have public IPv6 addresses too: then the private ones
 // are for the network inside only.
 func (c *checker) hasPublic6(name string) bool {
-	return slices.ContainsFunc(c.cfg.Interfaces[name].Addresses, func(a Address) bool {
+	i := c.cfg.Interfaces[name]
+	return i.Delegated != nil || slices.ContainsFunc(i.Addresses, func(a Address) bool {
 		return a.Addr().Is6() && !a.Addr().IsLinkLocalUnicast() && !isPrivate(a.Addr())
 	})
 }

@@ -2,19 +2,23 @@
 
 package policy
 
-import "slices"
+import (
+	"net/netip"
+	"slices"
+)
 
 // Opening is what a service of the router needs of the firewall: ports on the interfaces that it is
 // configured for, and on no other. What is served in the LAN is not there for the WAN, whatever the
 // zones' rules say. Answers belong to known connections and need no opening.
 type Opening struct {
-	Text       string   // what is permitted, as the rule is called: "DNS"
-	Protocols  []uint8  // IP protocols with ports
-	From, Port uint16   // source and destination port; From 0 for any
-	Interfaces []string // by which the packets come, or with Out leave; none permits nothing
-	Out        bool     // the router sends them; else they are for it
-	Anywhere   bool     // with Out: by every interface
-	IPv4       bool     // only
+	Text       string         // what is permitted, as the rule is called: "DNS"
+	Protocols  []uint8        // IP protocols with ports
+	From, Port uint16         // source and destination port; From 0 for any
+	Source     []netip.Prefix // of the packets that come in, none for any
+	Interfaces []string       // by which the packets come, or with Out leave; none permits nothing
+	Out        bool           // the router sends them; else they are for it
+	Anywhere   bool           // with Out: by every interface
+	IPv4       bool           // only
 }
 
 // open permits what services need.
@@ -23,6 +27,9 @@ func (c *compiler) open(o Opening) {
 		return
 	}
 	r := Rule{Text: o.Text, Protocols: o.Protocols, Interfaces: slices.Sorted(slices.Values(o.Interfaces)), IPv4: o.IPv4, Ports: onePort(o.Port)}
+	if !o.Out {
+		r.Source.Prefixes = o.Source
+	}
 	if o.From != 0 {
 		r.SourcePorts = onePort(o.From)
 	}

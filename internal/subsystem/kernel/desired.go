@@ -36,7 +36,8 @@ type DesiredInterface struct {
 	MTU         int            // 0: the driver's
 	Down        bool
 	Table       uint32        // of the VRF that it is in; 0 for the main table
-	Distance    int           // of the routes that a DHCP server tells; 0 when none is asked
+	Learns      bool          // addresses of providers
+	Distance    int           // of the routes that a provider gives; 0 when none is asked
 	Ethernet    []portSetting // of the hardware
 }
 
@@ -160,9 +161,10 @@ func renderInterfaces(cfg *config.Config) ([]DesiredInterface, error) {
 
 func renderInterface(name string, c *config.Interface, kind config.Kind) DesiredInterface {
 	i := DesiredInterface{Name: name, Kind: kind, Description: c.Description, MTU: c.MTU, Down: c.Disabled, Ethernet: portSettings(c.Ethernet)}
-	if c.DHCP.On() {
+	if c.DHCP.On() || c.DHCPv6 != nil {
 		i.Distance = c.DHCPDistance
 	}
+	i.Learns = i.Distance != 0 || c.Delegated != nil
 	if c.Match != nil {
 		i.Match = *c.Match
 	}

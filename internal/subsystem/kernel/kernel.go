@@ -44,7 +44,7 @@ type Kernel struct {
 	seen      seen       // of the last look, see reassert.go
 	cursor    int        // of Drifted
 
-	learned map[string]Learned // by interface, see learned.go
+	learned map[string]Learned // by provider, see learned.go
 }
 
 // New returns a Kernel that has not touched anything.

@@ -5,38 +5,42 @@ package kernel
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
 	"slices"
 
 	"minne/internal/base/ipnet"
 )
 
-// What a DHCP server gives to an interface is put in place here like what the
+// What providers give to interfaces is put in place here like what the
 // operator wrote: it is merged into what is desired whenever the kernel is looked at. So an
 // address that is leased is never foreign, comes back with its link, and goes
 // when the lease does or the interface is to have it no more.
 
-// Learned is an address that an interface was leased, with the routes told beside it.
+// Learned is what a provider gives: addresses by interface, and routes.
 type Learned struct {
-	Address netip.Prefix // the zero Prefix for none
-	Routes  []LearnedRoute
+	Addresses map[string][]netip.Prefix
+	Routes    []LearnedRoute
 }
 
-// LearnedRoute leads to a prefix through a neighbour on the interface; an invalid Gateway means the link itself.
+// LearnedRoute leads to a prefix through a neighbour on an interface, whose distance it has; an invalid Gateway means the
+// link itself. Without an interface packets to the prefix are answered as unreachable.
 type LearnedRoute struct {
-	Prefix  netip.Prefix
-	Gateway netip.Addr
+	Prefix    netip.Prefix
+	Interface string
+	Gateway   netip.Addr
 }
 
-// Learn takes what an interface was leased in place of what it was leased before. It is put in place
-// at once where a configuration with that interface is.
-func (k *Kernel) Learn(ctx context.Context, name string, l Learned) error {
+// Learn takes what a provider gives in place of what it gave before, nil for nothing. It is put in place
+// at once where a configuration with those interfaces is.
+func (k *Kernel) Learn(ctx context.Context, provider string, l *Learned) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !l.Address.IsValid() {
-		delete(k.learned, name)
+	former := k.learned[provider]
+	if l == nil {
+		delete(k.learned, provider)
 	} else {
-		k.learned[name] = l
+		k.learned[provider] = *l
 	}
 	if k.last == nil || k.unsettled {
 		return nil
@@ -47,7 +51,8 @@ func (k *Kernel) Learn(ctx context.Context, name string, l Learned) error {
 	}
 	var failures []error
 	for _, f := range r.failed {
-		if f.step.port == name {
+		_, was := former.Addresses[f.step.port]
+		if _, is := k.learned[provider].Addresses[f.step.port]; is || was {
 			failures = append(failures, f)
 		}
 	}
@@ -62,21 +67,18 @@ func (k *Kernel) withLearned(d Desired) Desired {
 	}
 	own := d
 	d.Interfaces, d.Routes = slices.Clone(d.Interfaces), slices.Clone(d.Routes)
-	for n, i := range d.Interfaces {
-		l, ok := k.learned[i.Name]
-		if !ok || i.Distance == 0 || i.Down {
-			continue
-		}
-		if !slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return a.Addr() == l.Address.Addr() }) {
-			d.Interfaces[n].Addresses = append(slices.Clone(i.Addresses), l.Address)
+	for _, provider := range slices.Sorted(maps.Keys(k.learned)) {
+		l := k.learned[provider]
+		for n, i := range d.Interfaces {
+			for _, address := range l.Addresses[i.Name] {
+				if i.Learns && !i.Down && !slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return a.Addr() == address.Addr() }) {
+					d.Interfaces[n].Addresses = append(slices.Clone(d.Interfaces[n].Addresses), address)
+				}
+			}
 		}
 		for _, r := range l.Routes {
-			if own.has(r.Prefix, Metric(i.Distance)) {
-				continue
-			}
-			route := DesiredRoute{Prefix: r.Prefix, Table: i.Table, Metric: Metric(i.Distance), Hops: []DesiredHop{{Gateway: r.Gateway, Interface: i.Name}}}
-			route.Hops[0].OnLink = r.Gateway.IsValid() && !connects(d.Interfaces[n:n+1], i.Name, r.Gateway)
-			if !slices.ContainsFunc(d.Routes, func(o DesiredRoute) bool {
+			route, ok := d.learnedRoute(own, r)
+			if ok && !slices.ContainsFunc(d.Routes, func(o DesiredRoute) bool {
 				return o.Prefix == route.Prefix && o.Metric == route.Metric && o.Table == route.Table
 			}) {
 				d.Routes = append(d.Routes, route)
@@ -84,6 +86,22 @@ func (k *Kernel) withLearned(d Desired) Desired {
 		}
 	}
 	return d
+}
+
+// learnedRoute is a route as it is put in place, if it may be; own is what the operator wrote.
+func (d Desired) learnedRoute(own Desired, r LearnedRoute) (route DesiredRoute, ok bool) {
+	if r.Interface == "" {
+		return DesiredRoute{Prefix: r.Prefix, Metric: Metric(announceDistance), Unreachable: true}, true
+	}
+	n := slices.IndexFunc(d.Interfaces, func(i DesiredInterface) bool { return i.Name == r.Interface })
+	if n < 0 || d.Interfaces[n].Distance == 0 || d.Interfaces[n].Down {
+		return route, false
+	}
+	i := d.Interfaces[n]
+	route = DesiredRoute{Prefix: r.Prefix, Table: i.Table, Metric: Metric(i.Distance), Hops: []DesiredHop{{Gateway: r.Gateway, Interface: i.Name}}}
+	link := r.Gateway.IsLinkLocalUnicast() && r.Gateway.Is6() // on every link
+	route.Hops[0].OnLink = r.Gateway.IsValid() && !link && !connects(d.Interfaces[n:n+1], i.Name, r.Gateway)
+	return route, !own.has(r.Prefix, route.Metric)
 }
 
 // has says whether a prefix is a part of a network that the operator has given a place: of an

@@ -19,8 +19,11 @@ func TestLearned(t *testing.T) {
 	on := config.OnOff(true)
 	cfg := &config.Config{Version: 1, Interfaces: map[string]*config.Interface{
 		"wan": {DHCP: &on}, "lan": {Addresses: []config.Address{host("192.0.2.1/24")}}}}
-	leased := Learned{Address: netip.MustParsePrefix("198.51.100.7/24"), Routes: []LearnedRoute{
-		{Prefix: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("198.51.100.1")}}}
+	one := func(address string) map[string][]netip.Prefix {
+		return map[string][]netip.Prefix{"wan": {netip.MustParsePrefix(address)}}
+	}
+	leased := &Learned{Addresses: one("198.51.100.7/24"), Routes: []LearnedRoute{
+		{Prefix: netip.MustParsePrefix("0.0.0.0/0"), Interface: "wan", Gateway: netip.MustParseAddr("198.51.100.1")}}}
 	if err := k.Learn(t.Context(), "wan", leased); err != nil { // as after a restart: nothing is applied yet
 		t.Fatal(err)
 	}
@@ -45,8 +48,8 @@ func TestLearned(t *testing.T) {
 	expect(t, shell(t, "ip route"), "default via 198.51.100.1 dev wan")
 
 	// Another address, from a provider whose gateway is on no network of it.
-	leased.Address = netip.MustParsePrefix("203.0.113.77/32")
-	leased.Routes = []LearnedRoute{{Prefix: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("203.0.113.1")}}
+	leased.Addresses = one("203.0.113.77/32")
+	leased.Routes = []LearnedRoute{{Prefix: netip.MustParsePrefix("0.0.0.0/0"), Interface: "wan", Gateway: netip.MustParseAddr("203.0.113.1")}}
 	if err := k.Learn(t.Context(), "wan", leased); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +69,7 @@ func TestLearned(t *testing.T) {
 	cfg.Interfaces["wan"] = &config.Interface{DHCP: &on}
 	apply(t, k, render(t, cfg))
 	expect(t, shell(t, "ip addr show wan"), "203.0.113.77/32")
-	if err := k.Learn(t.Context(), "wan", Learned{}); err != nil {
+	if err := k.Learn(t.Context(), "wan", nil); err != nil {
 		t.Fatal(err)
 	}
 	if text := shell(t, "ip addr show wan; ip route"); strings.Contains(text, "203.0.113.") {
@@ -84,9 +87,9 @@ func TestLearnedTakesNothing(t *testing.T) {
 		{Prefix: prefix("0.0.0.0/0"), Via: []config.NextHop{via("192.0.2.9")}, Distance: 250},
 	}
 	k := New(slog.New(slog.DiscardHandler))
-	l := Learned{Address: netip.MustParsePrefix("198.51.100.7/24")}
+	l := Learned{Addresses: map[string][]netip.Prefix{"wan": {netip.MustParsePrefix("198.51.100.7/24")}}}
 	for _, p := range []string{"0.0.0.0/0", "192.0.2.128/25", "10.5.0.0/16", "10.0.0.0/8", "192.0.0.0/16", "100.64.0.0/10"} {
-		l.Routes = append(l.Routes, LearnedRoute{Prefix: netip.MustParsePrefix(p), Gateway: netip.MustParseAddr("198.51.100.1")})
+		l.Routes = append(l.Routes, LearnedRoute{Prefix: netip.MustParsePrefix(p), Interface: "wan", Gateway: netip.MustParseAddr("198.51.100.1")})
 	}
 	k.learned["wan"] = l
 	var got []string

@@ -12,6 +12,7 @@ import (
 	"minne/internal/model/policy"
 	"minne/internal/subsystem/services/admin"
 	"minne/internal/subsystem/services/dhcpclient"
+	"minne/internal/subsystem/services/dhcpv6client"
 	"minne/internal/subsystem/services/dnsmasq"
 	"minne/internal/subsystem/services/lldp"
 	"minne/internal/subsystem/services/ntp"
@@ -26,6 +27,7 @@ import (
 var All = []*service.Descriptor{
 	&admin.Service,
 	&dhcpclient.Service,
+	&dhcpv6client.Service,
 	&pppoe.Service,
 	&resolv.Service,
 	&dnsmasq.Service,

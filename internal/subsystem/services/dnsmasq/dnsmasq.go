@@ -283,6 +283,11 @@ func (w *text) advertisements() {
 			w.line("dhcp-range=set:ra-%s,%s,ra-only,64,%d", name, p.Addr(), r.Lifetime.Seconds())
 			w.fact("router advertisements on %s: %s", name, p)
 		}
+		if d := w.cfg.Interfaces[name].Delegated; d != nil {
+			// dnsmasq follows the address, and takes the use of a prefix that is gone away from the hosts at once (RFC 9096).
+			w.line("dhcp-range=set:ra-%s,::,constructor:%s,ra-only,64,%d", name, name, r.Lifetime.Seconds())
+			w.fact("router advertisements on %s: network %d of the prefix of %s", name, d.Subnet, d.From)
+		}
 		if !r.DefaultRouter.On() {
 			w.line("ra-param=%s,0,0", name) // sent at dnsmasq's own interval, for no time at all
 		}

@@ -8,22 +8,23 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// Watch tells when a file of that name may have changed in the directory of some program of the fleet, by inotify(7):
+// Watch tells when a file of one of these names may have changed in the directory of some program of the fleet, by inotify(7):
 // nothing is looked at meanwhile. The directories come and go, too.
-func (f *Fleet) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
+func (f *Fleet) Watch(ctx context.Context, names ...string) (<-chan struct{}, error) {
 	dir := filepath.Dir(Dir(f.runDir, "x"))
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", dir, err)
 	}
 	file := os.NewFile(uintptr(fd), "inotify")
-	w := &watcher{file: file, fd: fd, dir: dir, prefix: f.prefix, name: name, changes: make(chan struct{}, 1)}
+	w := &watcher{file: file, fd: fd, dir: dir, prefix: f.prefix, names: names, changes: make(chan struct{}, 1)}
 	if err := w.begin(); err != nil {
 		file.Close()
 		return nil, err
@@ -31,7 +32,7 @@ func (f *Fleet) Watch(ctx context.Context, name string) (<-chan struct{}, error)
 	context.AfterFunc(ctx, func() { file.Close() })
 	go func() {
 		if err := w.read(); !errors.Is(err, os.ErrClosed) {
-			f.log.Error("what the programs write down is no longer followed", "file", name, "error", err)
+			f.log.Error("what the programs write down is no longer followed", "files", names, "error", err)
 		}
 	}()
 	return w.changes, nil
@@ -42,7 +43,7 @@ type watcher struct {
 	fd      int
 	dir     string
 	prefix  string
-	name    string
+	names   []string
 	changes chan struct{}
 }
 
@@ -83,7 +84,7 @@ func (w *watcher) read() error {
 			at += unix.SizeofInotifyEvent + int(e.Len)
 			made = made || e.Mask&unix.IN_CREATE != 0
 			gone = gone || e.Mask&unix.IN_DELETE_SELF != 0 // somebody removed the run directory
-			changed = changed || name == w.name || e.Mask&unix.IN_Q_OVERFLOW != 0
+			changed = changed || slices.Contains(w.names, name) || e.Mask&unix.IN_Q_OVERFLOW != 0
 		}
 		if gone {
 			if err := w.begin(); err != nil {

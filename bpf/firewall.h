@@ -102,13 +102,13 @@ static __always_inline enum reason firewall(struct packet *p, struct decision *d
 
 	d->verdict = ipv6 ? classified6(p, pair) : classified4(p, pair);
 	switch (VERDICT_ACTION(d->verdict)) {
-	case JUDGE_PERMIT:
+	case VERDICT_PERMIT:
 		if (!stateless)
 			return begins(p, d);
 		if (p->policy & POLICY_MSS && p->transport.protocol == IPPROTO_TCP && (p->transport.tcp & (TCP_SYN | TCP_RST)) == TCP_SYN)
 			return REASON_SEGMENT_SIZE;
 		return policy_logs(d->verdict) ? REASON_LOGGED : REASON_NONE;
-	case JUDGE_DROP:
+	case VERDICT_DROP:
 		if (!stateless && connected(p->ctx, d->connection))
 			return REASON_CONNECTION;
 		if (policy_logs(d->verdict))

@@ -116,7 +116,7 @@ struct flow_counts {
 	__u64 unfair;   // refused: nearly full, and the source has more than its share
 	__u64 crowded;  // refused: all four buckets are full
 	__u64 raced;    // withdrawn: another CPU made the same flow
-	__u64 untold;   // ended without a place in flow_ended: what it had counted is in no book
+	__u64 lost_ring;   // ended without a place in flow_ended: what it had counted is in no book
 };
 
 struct {

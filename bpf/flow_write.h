@@ -194,7 +194,7 @@ static __noinline __u64 flow_hash_of(const struct flow_control *c, const struct 
 
 // What a flow had counted when it ended, for user space. A packet that had found the flow
 // before may count itself a moment later; so user space looks at the sides once more.
-struct flow_told {
+struct flow_ended_record {
 	struct flow_key key; // of direction 0
 	__u64 packets[2];
 	__u64 bytes[2];
@@ -211,23 +211,23 @@ struct {
 
 // Bytes that may wait in flow_ended before user space is woken, a power of two; until then it reads when
 // it has a reason to. 0: nobody listens, and a flow that ends costs nothing.
-const volatile __u32 flow_tells = 0;
+const volatile __u32 flow_wake_bytes = 0;
 
-// User space is woken by what comes within so many bytes of each multiple of flow_tells: once would
+// User space is woken by what comes within so many bytes of each multiple of flow_wake_bytes: once would
 // do, but two CPUs may step over the same byte.
-#define FLOW_TELL_WINDOW 1024
+#define FLOW_WAKE_WINDOW 1024
 
 // flow_tell hands what a flow has counted to user space. A flow that repeated nothing has nothing to tell.
 static __noinline int flow_tell(const struct flow_side *s0, const struct flow_side *s1, __u32 number)
 {
-	struct flow_told *t;
+	struct flow_ended_record *t;
 	__u64 waiting;
 
 	if (!FLOW_PACKETS(s0->packets | s1->packets))
 		return 0;
 	t = bpf_ringbuf_reserve(&flow_ended, sizeof(*t), 0);
 	if (!t) {
-		FLOW_COUNT(untold);
+		FLOW_COUNT(lost_ring);
 		return 0;
 	}
 	t->key.src[0] = s0->key.src[0];
@@ -243,7 +243,7 @@ static __noinline int flow_tell(const struct flow_side *s0, const struct flow_si
 	t->number = number;
 	t->version = s0->version;
 	waiting = bpf_ringbuf_query(&flow_ended, BPF_RB_AVAIL_DATA);
-	bpf_ringbuf_submit(t, waiting >= flow_tells && (waiting & (flow_tells - 1)) < FLOW_TELL_WINDOW ?
+	bpf_ringbuf_submit(t, waiting >= flow_wake_bytes && (waiting & (flow_wake_bytes - 1)) < FLOW_WAKE_WINDOW ?
 				      BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 	return 1;
 }
@@ -254,7 +254,7 @@ static __always_inline void flow_end(struct flow_control *c, struct flow_side *s
 	__u64 hash = flow_hash_of(c, &s1->key);
 
 	flow_withdraw(c, hash, number | 1);
-	if (flow_tells)
+	if (flow_wake_bytes)
 		flow_tell(s0, s1, number);
 	s0->version++;
 	s1->version++;

@@ -28,7 +28,7 @@ struct {
 	__uint(max_entries, FOLLOWED_SLOTS);
 	__type(key, __u32);
 	__type(value, __u64);
-} flow_asked SEC(".maps");
+} flow_requests SEC(".maps");
 
 #ifdef CONNTRACK
 
@@ -46,7 +46,7 @@ static __noinline int followed_ask(const struct flow_key *key)
 	if (trace_build || !c)
 		return 0;
 	at = flow_hash_of(c, key) & (FOLLOWED_SLOTS - 1);
-	asked = bpf_map_lookup_elem(&flow_asked, &at);
+	asked = bpf_map_lookup_elem(&flow_requests, &at);
 	if (!asked)
 		return 0;
 	last = *(volatile __u64 *)asked;

@@ -82,16 +82,16 @@ struct {
 	__type(value, __u64);
 } policy_logged SEC(".maps");
 
-// Verdicts of the classifier (judge.Verdict).
+// Verdicts of the classifier (filter.Verdict).
 #define VERDICT_ACTION(word) ((word) & 3)
 #define VERDICT_LOG 4
 #define VERDICT_SOLE 8 // in policy_pairs only: keeps the word from being 0
 #define VERDICT_COUNTER(word) ((word) >> 16)
-#define JUDGE_KERNEL 0
-#define JUDGE_PERMIT 1
-#define JUDGE_DROP 2
+#define VERDICT_KERNEL 0
+#define VERDICT_PERMIT 1
+#define VERDICT_DROP 2
 
-#define LOG_INTERVAL 100000000ULL // ns; judge.LogInterval
+#define LOG_INTERVAL 100000000ULL // ns; filter.LogInterval
 
 static __always_inline __u64 policy_pair(__u32 policy, __u32 from, __u32 to)
 {

@@ -89,7 +89,7 @@ static __always_inline int forward(struct packet *p, struct decision *d, struct 
 	void *ip;
 
 	why = fit_tags(p, tags);
-	told(STAGE_REWRITE, why);
+	note(STAGE_REWRITE, why);
 	if (why != REASON_NONE)
 		return leave(p, d, c, why);
 	ip = write_ethernet(p, d, tags);

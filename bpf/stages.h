@@ -53,7 +53,7 @@ struct trace {
 	__u32 zones;     // ingress << 8 | egress
 	__u32 label;     // that patterns gave the flow, 0 for none
 	enum stage last; // stage that was reached
-	__u32 told[STAGE_COUNT]; // 0 for a stage that was not reached, else its reason + 1
+	__u32 noted[STAGE_COUNT]; // 0 for a stage that was not reached, else its reason + 1
 };
 
 struct {
@@ -76,11 +76,11 @@ struct {
 #define PASS(stage, call)                     \
 	do {                                  \
 		enum reason said_ = (call);   \
-		told(STAGE_##stage, said_);   \
+		note(STAGE_##stage, said_);   \
 		TRY(said_);                   \
 	} while (0)
 
-static __always_inline void told(enum stage stage, enum reason why)
+static __always_inline void note(enum stage stage, enum reason why)
 {
 	__u32 zero = 0;
 
@@ -90,7 +90,7 @@ static __always_inline void told(enum stage stage, enum reason why)
 	if (!t)
 		return;
 	t->last = stage;
-	t->told[stage] = why + 1;
+	t->noted[stage] = why + 1;
 }
 
 #endif

@@ -84,7 +84,7 @@ const (
 	describing = "backup.json"
 	running    = "running.yaml"
 	earlier    = "revisions.json"
-	beside     = "files/"
+	companions = "files/"
 )
 
 // Collect reads the files beside a configuration into the backup. Hidden files are
@@ -178,7 +178,7 @@ func Write(to io.Writer, passphrase string, b Backup) error {
 	archive.add(running, 0o600, []byte(b.Running))
 	archive.addJSON(earlier, b.Revisions)
 	for _, f := range b.Files {
-		archive.add(beside+f.Name, f.Mode, f.Text)
+		archive.add(companions+f.Name, f.Mode, f.Text)
 	}
 	if err := errors.Join(archive.failed, archive.Close(), zip.Close(), sealed.Close()); err != nil {
 		return fmt.Errorf("backup: %w", err)
@@ -292,7 +292,7 @@ func (b *Backup) take(h *tar.Header, content io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	name, isBeside := strings.CutPrefix(h.Name, beside)
+	name, isCompanion := strings.CutPrefix(h.Name, companions)
 	switch {
 	case h.Typeflag != tar.TypeReg:
 		return fmt.Errorf("%w: %q is no regular file", ErrForeign, h.Name)
@@ -311,7 +311,7 @@ func (b *Backup) take(h *tar.Header, content io.Reader) error {
 		if err := json.Unmarshal(text, &b.Revisions); err != nil {
 			return fmt.Errorf("%w: %s: %w", ErrDamaged, earlier, err)
 		}
-	case isBeside && CheckName(name) == nil:
+	case isCompanion && CheckName(name) == nil:
 		if slices.ContainsFunc(b.Files, func(f File) bool { return f.Name == name }) {
 			return fmt.Errorf("%w: %q is in it twice", ErrForeign, h.Name)
 		}

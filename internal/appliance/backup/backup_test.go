@@ -109,12 +109,12 @@ func sealed(t *testing.T, entries ...entry) []byte {
 func TestBadBackups(t *testing.T) {
 	good := written(t, example())
 	head := entry{describing, tar.TypeReg, []byte(`{"format": 1}`)}
-	file := func(name string) []byte { return sealed(t, head, entry{beside + name, tar.TypeReg, []byte("x")}) }
+	file := func(name string) []byte { return sealed(t, head, entry{companions + name, tar.TypeReg, []byte("x")}) }
 	many := []entry{head}
 	for n := range maxFiles + 1 {
-		many = append(many, entry{fmt.Sprint(beside, n), tar.TypeReg, nil})
+		many = append(many, entry{fmt.Sprint(companions, n), tar.TypeReg, nil})
 	}
-	big := entry{beside + "a", tar.TypeReg, make([]byte, maxFile)}
+	big := entry{companions + "a", tar.TypeReg, make([]byte, maxFile)}
 	for _, test := range []struct {
 		what  string
 		text  []byte
@@ -135,11 +135,11 @@ func TestBadBackups(t *testing.T) {
 		{"absolute", file("/etc/passwd"), phrase, ErrForeign},
 		{"hidden", file(".ssh/authorized_keys"), phrase, ErrForeign},
 		{"elsewhere", sealed(t, head, entry{"etc/passwd", tar.TypeReg, nil}), phrase, ErrForeign},
-		{"a link", sealed(t, head, entry{beside + "a", tar.TypeSymlink, nil}), phrase, ErrForeign},
-		{"twice", sealed(t, head, entry{beside + "a", tar.TypeReg, nil}, entry{beside + "a", tar.TypeReg, nil}), phrase, ErrForeign},
-		{"a big file", sealed(t, head, entry{beside + "a", tar.TypeReg, make([]byte, maxFile+1)}), phrase, ErrTooBig},
+		{"a link", sealed(t, head, entry{companions + "a", tar.TypeSymlink, nil}), phrase, ErrForeign},
+		{"twice", sealed(t, head, entry{companions + "a", tar.TypeReg, nil}, entry{companions + "a", tar.TypeReg, nil}), phrase, ErrForeign},
+		{"a big file", sealed(t, head, entry{companions + "a", tar.TypeReg, make([]byte, maxFile+1)}), phrase, ErrTooBig},
 		{"many files", sealed(t, many...), phrase, ErrTooBig},
-		{"much together", sealed(t, head, big, entry{beside + "b", tar.TypeReg, big.text}, entry{beside + "c", tar.TypeReg, big.text}), phrase, ErrTooBig},
+		{"much together", sealed(t, head, big, entry{companions + "b", tar.TypeReg, big.text}, entry{companions + "c", tar.TypeReg, big.text}), phrase, ErrTooBig},
 	} {
 		_, err := Read(bytes.NewReader(test.text), test.pass)
 		if !errors.Is(err, test.wants) {

@@ -28,7 +28,7 @@ type Answers struct {
 	Password   string       `yaml:"password-hash" json:"password-hash,omitempty" doc:"Hash of the password of admin, as busybox mkpasswd -m sha512 prints it. Absent: a random password is made and shown."`
 
 	hostless bool // there is no user admin on this host
-	beside   bool // the router shares its host with others, whose users are not its own
+	guest    bool // the router shares its host with others, whose users are not its own
 }
 
 // What the screen offers.
@@ -150,7 +150,7 @@ func offerLAN(ports []Port) string {
 }
 
 // setsPassword says whether the router gives admin a password: there is that user, and it is its own.
-func (a Answers) setsPassword() bool { return !a.hostless && !a.beside }
+func (a Answers) setsPassword() bool { return !a.hostless && !a.guest }
 
 // complete fills in what was not answered, and says what can't be.
 func (a Answers) complete(ports []Port) (Answers, error) {
@@ -183,7 +183,7 @@ func (a Answers) complete(ports []Port) (Answers, error) {
 	if a.hostless && (a.SSH != "off" || a.Password != "") {
 		return a, errors.New("this host has no user admin: create one (adduser admin), or leave ssh off and log in as before")
 	}
-	if a.beside && (a.SSH == "password" || a.Password != "") {
+	if a.guest && (a.SSH == "password" || a.Password != "") {
 		return a, errors.New("this instance does not own its host, so it cannot set the password of admin: use an SSH key, or leave ssh off")
 	}
 	if wan, err := netip.ParsePrefix(a.WANAddress); err == nil && wan.Overlaps(netip.MustParsePrefix(a.LAN)) {

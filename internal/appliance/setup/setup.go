@@ -112,7 +112,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	} else if o.In == nil {
 		return ErrNobody
 	}
-	answers.hostless, answers.beside = !hasAdmin(), !o.Instance.OwnsHost()
+	answers.hostless, answers.guest = !hasAdmin(), !o.Instance.OwnsHost()
 	if o.Answers == "" {
 		fmt.Fprintln(o.Out, "Minne looks at the ports …")
 	}

@@ -198,7 +198,7 @@ func TestPassword(t *testing.T) {
 // The password is shown once, and what is kept is its hash. On a host without the user, or that is
 // others' too, none is shown: nobody would have it.
 func TestPasswordOfAUserThatExists(t *testing.T) {
-	for name, a := range map[string]Answers{"own": {}, "no user": {hostless: true}, "beside others": {beside: true}} {
+	for name, a := range map[string]Answers{"own": {}, "no user": {hostless: true}, "on a host of others": {guest: true}} {
 		root := t.TempDir()
 		standard, err := instance.New("lab")
 		if err != nil {
@@ -233,7 +233,7 @@ func TestPasswordOfAUserThatExists(t *testing.T) {
 			t.Errorf("the hash is not of the password that was shown: %v", err)
 		}
 	}
-	if _, err := (Answers{beside: true, SSH: "password"}).complete(ports); err == nil || !strings.Contains(err.Error(), "does not own its host") {
+	if _, err := (Answers{guest: true, SSH: "password"}).complete(ports); err == nil || !strings.Contains(err.Error(), "does not own its host") {
 		t.Errorf("a password beside others: %v", err)
 	}
 }

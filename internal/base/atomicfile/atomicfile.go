@@ -39,8 +39,8 @@ func Owner(uid, gid int) func(*os.File) error {
 
 // Prepared is a new content beside the file that it will replace.
 type Prepared struct {
-	beside, path string
-	durable      Durability
+	next, path string
+	durable    Durability
 }
 
 // Prepare is the part of Write that may fail for want of space. Place or Drop ends it.
@@ -71,7 +71,7 @@ func Prepare(path string, data []byte, mode fs.FileMode, d Durability, also ...f
 // Place gives new contents of one directory their names. Those after one that fails are dropped.
 func Place(all ...Prepared) error {
 	for i, p := range all {
-		if err := os.Rename(p.beside, p.path); err != nil {
+		if err := os.Rename(p.next, p.path); err != nil {
 			for _, p := range all[i:] {
 				p.Drop()
 			}
@@ -85,7 +85,7 @@ func Place(all ...Prepared) error {
 }
 
 // Drop removes a content that is not in its place.
-func (p Prepared) Drop() { _ = os.Remove(p.beside) }
+func (p Prepared) Drop() { _ = os.Remove(p.next) }
 
 // Sync waits until a file, or the names in a directory, are on the disk.
 func Sync(path string) error {

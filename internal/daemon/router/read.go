@@ -25,7 +25,7 @@ import (
 type reader struct {
 	inst   instance.Instance
 	log    *slog.Logger
-	beside string // the file to look at, when secrets may lie beside it; "" for the instance's only
+	config string // the file to look at, when secrets may lie beside it; "" for the instance's only
 }
 
 // read parses a configuration. When strict, everything about it must be right.
@@ -66,17 +66,17 @@ func (r reader) read(source, text string, strict bool, reach policy.Reach) (Inpu
 // secretsFile is the instance's, or on a machine that has none and only prepares files, the one beside
 // the configuration that is looked at.
 func (r reader) secretsFile() string {
-	if r.beside == "" {
+	if r.config == "" {
 		return r.inst.Secrets
 	}
 	if _, err := os.Stat(r.inst.Secrets); !errors.Is(err, fs.ErrNotExist) {
 		return r.inst.Secrets
 	}
-	beside := filepath.Join(filepath.Dir(r.beside), filepath.Base(r.inst.Secrets))
-	if _, err := os.Stat(beside); err != nil {
+	file := filepath.Join(filepath.Dir(r.config), filepath.Base(r.inst.Secrets))
+	if _, err := os.Stat(file); err != nil {
 		return r.inst.Secrets
 	}
-	return beside
+	return file
 }
 
 func (r reader) secrets() (config.Secrets, error) {

@@ -10,7 +10,7 @@ import (
 )
 
 // A router is healthy when its daemon is through with its start, and not before.
-func TestJudge(t *testing.T) {
+func TestOverall(t *testing.T) {
 	t.Parallel()
 	ready, starting := []TaskStatus{{Ready: true}}, []TaskStatus{{Ready: true}, {}}
 	for _, c := range []struct {

@@ -94,8 +94,8 @@ func Follow(log *slog.Logger, tell func(State)) (*Follower, State, error) {
 // Close ends it. tell may be called once more.
 func (f *Follower) Close() {
 	f.quit()
-	for _, ear := range f.sockets {
-		ear.Close()
+	for _, socket := range f.sockets {
+		socket.Close()
 	}
 }
 
@@ -194,18 +194,18 @@ func (f *Follower) followFilters(ctx context.Context, watch *nft.Watch, l *look)
 
 // listen wakes a look whenever something is said in a netlink group. What is said is not looked at.
 func (f *Follower) listen(ctx context.Context, protocol, group int, l *look) error {
-	ear, err := nlmsg.Listen(protocol, 0, nil, group)
+	socket, err := nlmsg.Listen(protocol, 0, nil, group)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil // a kernel without it has none of it
 	}
 	if err != nil {
 		return fmt.Errorf("watch for changes of %s: %w", l.name, err)
 	}
-	f.sockets = append(f.sockets, ear)
+	f.sockets = append(f.sockets, socket)
 	go func() {
 		buffer := make([]byte, 32<<10)
 		for {
-			_, err := ear.Read(buffer)
+			_, err := socket.Read(buffer)
 			if err != nil && !errors.Is(err, unix.ENOBUFS) { // ENOBUFS: words were lost, so something changed
 				if ctx.Err() == nil {
 					f.log.Error("no more notifications from the kernel", "of", l.name, "error", err)

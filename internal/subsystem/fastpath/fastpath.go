@@ -134,18 +134,18 @@ func (f *FastPath) start() error {
 	}
 	settingsChanged := func() { f.locked(func() { f.tables.reread() }) }
 	featuresChanged := func() { f.locked(f.reconcileLogged) }
-	ear, err := listen(unix.NETLINK_ROUTE, []int{groupNetconf4, groupNetconf6}, settingsChanged)
+	socket, err := listen(unix.NETLINK_ROUTE, []int{groupNetconf4, groupNetconf6}, settingsChanged)
 	if err != nil {
 		return err
 	}
-	f.sockets = append(f.sockets, ear)
-	ear, err = listenFeatures(featuresChanged)
+	f.sockets = append(f.sockets, socket)
+	socket, err = listenFeatures(featuresChanged)
 	if errors.Is(err, errNoFeatures) {
 		f.log.Warn("cannot query drivers; assuming that all ports can transmit", "error", err)
 	} else if err != nil {
 		return err
 	} else {
-		f.sockets = append(f.sockets, ear)
+		f.sockets = append(f.sockets, socket)
 	}
 	return nil
 }
@@ -193,8 +193,8 @@ func (f *FastPath) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.dropCapture(f.capturing, errors.New("the fast path is stopping"))
-	for _, ear := range f.sockets {
-		ear.Close()
+	for _, socket := range f.sockets {
+		socket.Close()
 	}
 	if f.bypass != nil {
 		f.bypass.Close()

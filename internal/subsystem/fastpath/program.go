@@ -159,8 +159,8 @@ func (s shape) reportsEnded(spec *ebpf.CollectionSpec) error {
 	if !s.tells || !s.firewall.conntrack {
 		return nil
 	}
-	if err := spec.Variables["flow_tells"].Set(s.firewall.size().RingRecords()); err != nil {
-		return fmt.Errorf("setting flow_tells in the fast path's program: %w", err)
+	if err := spec.Variables["flow_wake_bytes"].Set(s.firewall.size().RingRecords()); err != nil {
+		return fmt.Errorf("setting flow_wake_bytes in the fast path's program: %w", err)
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ type journey struct {
 func (j *journey) steps() []Step {
 	var steps []Step
 	for stage, words := range stageTexts {
-		told := j.verdict.trace.Told[stage]
+		told := j.verdict.trace.Noted[stage]
 		if told == 0 {
 			continue
 		}

@@ -39,7 +39,7 @@ type unit struct {
 	proc    *process.Process
 	fresh   bool // started here, without configuration so far
 	settled bool // has its configuration, and zebra knows it
-	retell  bool // knows routes that its zebra does not
+	resend  bool // knows routes that its zebra does not
 
 	silent time.Time // zebra only: since when it was found not to answer, zero when it did
 
@@ -164,7 +164,7 @@ func (r *Routing) ensure(ctx context.Context, daemon string, d Desired) error {
 		return err
 	}
 	if p != nil {
-		u.proc, u.retell = p, r.newZebra
+		u.proc, u.resend = p, r.newZebra
 		return nil
 	}
 	stale := 0
@@ -189,13 +189,13 @@ func (r *Routing) ensure(ctx context.Context, daemon string, d Desired) error {
 		return err
 	}
 	r.log.Info("routing daemon started", "daemon", daemon, "pid", p.PID)
-	u.proc, u.fresh, u.retell = p, true, false
+	u.proc, u.fresh, u.resend = p, true, false
 	if daemon == zebra {
 		u.silent, r.newZebra = time.Time{}, true
 		for name, other := range r.units {
 			other.settled = other.settled && !needsZebra(name) // it has to find this one
 			if other.proc.Alive() {
-				other.retell = true
+				other.resend = true
 				if err := r.holdFor(ctx, name, d); err != nil {
 					r.log.Warn("zebra will not keep the routes of a daemon that crashes", "daemon", name, "error", err)
 				}
@@ -251,7 +251,7 @@ func (r *Routing) meetZebra(ctx context.Context, daemon string) error {
 	switch {
 	case daemon == bgpd:
 		return r.resetEarly(ctx)
-	case !isOSPF || !u.retell:
+	case !isOSPF || !u.resend:
 		return nil
 	}
 	v, err := dialVTY(ctx, daemon, r.host.socket(daemon))
@@ -262,7 +262,7 @@ func (r *Routing) meetZebra(ctx context.Context, daemon string) error {
 	if _, err := v.configure(ctx, []string{router, "distance 110", "no distance 110", "exit"}); err != nil {
 		return err
 	}
-	u.retell = false
+	u.resend = false
 	return nil
 }
 

@@ -88,7 +88,7 @@ type rig struct {
 	regions flow.Memory
 	table   *flow.Table
 	rest    uint32 // flow_rest_ticks
-	tells   uint32 // flow_tells
+	tells   uint32 // flow_wake_bytes
 	loads   map[load]*ebpf.Collection
 }
 
@@ -157,7 +157,7 @@ func (r *rig) load(program string, work int) (*ebpf.Collection, error) {
 	if err != nil {
 		return nil, err
 	}
-	set := map[string]uint32{"work": uint32(work), "flow_rest_ticks": r.rest, "flow_tells": r.tells}
+	set := map[string]uint32{"work": uint32(work), "flow_rest_ticks": r.rest, "flow_wake_bytes": r.tells}
 	use := map[string]*ebpf.Map{}
 	for name, m := range r.shared.Maps {
 		use[name] = m

@@ -27,10 +27,10 @@ type Listener struct {
 
 // Follower follows the bridges of the namespace in which it was made.
 type Follower struct {
-	log  *slog.Logger
-	to   Listener
-	quit context.CancelFunc
-	ears []listener
+	log       *slog.Logger
+	to        Listener
+	quit      context.CancelFunc
+	listeners []listener
 }
 
 // listener is a socket that hears notifications.
@@ -79,7 +79,7 @@ func Follow(log *slog.Logger, to Listener) (*Follower, State, []Station, error) 
 // Close ends it. The listener may be told something once more.
 func (f *Follower) Close() {
 	f.quit()
-	for _, e := range f.ears {
+	for _, e := range f.listeners {
 		e.Close()
 	}
 }
@@ -90,7 +90,7 @@ func (f *Follower) join(groups ...int) (listener, error) {
 		return listener{}, fmt.Errorf("netlink socket for bridges: %w", err)
 	}
 	one := listener{os.NewFile(uintptr(fd), "netlink"), fd}
-	f.ears = append(f.ears, one)
+	f.listeners = append(f.listeners, one)
 	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return listener{}, fmt.Errorf("binding a netlink socket for bridges: %w", err)
 	}

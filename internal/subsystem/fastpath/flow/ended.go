@@ -63,7 +63,7 @@ func (e *Ended) read(sides []side) {
 	}
 }
 
-// told is struct flow_told of bpf/flow_write.h in bytes.
+// told is struct flow_ended_record of bpf/flow_write.h in bytes.
 const told = 88
 
 // Ended reads a record of the ring. Other goroutines may use the table meanwhile.

@@ -62,7 +62,7 @@ func (s Size) ring() int {
 	return 1 << bits.Len(uint(want-1))
 }
 
-// RingRecords is what the program's flow_tells must be for somebody to be told of flows that end.
+// RingRecords is what the program's flow_wake_bytes must be for somebody to be told of flows that end.
 func (s Size) RingRecords() uint32 { return uint32(s.ring() / 4) }
 
 // Entries are the sizes of the eBPF arrays by name, for the loader to set before the program is loaded.

@@ -91,6 +91,10 @@ func timed(p *policy.Policy, w policy.Packet) bool {
 
 func TestReferenceAgainstClassifier(t *testing.T) {
 	tests, kinds := map[int]int{}, map[string]int{}
+	policies := policies
+	if testing.Short() {
+		policies /= 5
+	}
 	for seed := range uint64(policies) {
 		g := policygen.New(seed)
 		d := g.Draft()

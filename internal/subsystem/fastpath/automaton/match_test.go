@@ -170,6 +170,9 @@ func (r randomRegex) pieces(data []byte) [][]byte {
 // agree compares a finder with the reference on random patterns and data.
 func agree(t *testing.T, find finder, count int, seed uint64) {
 	t.Helper()
+	if testing.Short() {
+		count /= 5
+	}
 	r := randomRegex{rand.New(rand.NewPCG(seed, 5))}
 	found, refused := 0, 0
 	for range count {

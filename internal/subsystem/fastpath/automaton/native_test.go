@@ -117,7 +117,10 @@ func TestNativeCorrupt(t *testing.T) {
 	n := startNative(t, nativetest.Checked...)
 	r := randomRegex{rand.New(rand.NewPCG(14, 5))}
 	refused := 0
-	const rounds = 400
+	rounds := 400
+	if testing.Short() {
+		rounds /= 5
+	}
 	for range rounds {
 		o := Options{States: 200, Defaults: 8, Rows: 2, Hybrid: r.IntN(3) > 0}
 		if r.IntN(2) == 0 {

@@ -66,7 +66,7 @@ func newPeer(t *testing.T, port string) peer {
 	run(t, "ip", "link", "set", port, "up")
 	run(t, "ip", "-n", p.netns, "link", "set", "dev", "eth0", "up")
 	conf := filepath.Join(p.dir, "conf")
-	if err := os.WriteFile(conf, []byte("configure system hostname switch-"+port+"\nconfigure lldp portidsubtype ifname\n"), 0o644); err != nil {
+	if err := os.WriteFile(conf, []byte("configure system hostname switch-"+port+"\nconfigure lldp portidsubtype ifname\nconfigure lldp tx-interval 1\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	c := exec.Command("ip", "netns", "exec", p.netns, "lldpd", "-d", "-d", "-u", filepath.Join(p.dir, "socket"), "-O", conf, "-I", "eth0")

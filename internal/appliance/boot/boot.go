@@ -6,9 +6,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"minne/internal/base/boottime"
 )
 
 // A step is one thing that happens at boot.
@@ -37,9 +36,9 @@ func Run(ctx context.Context, console io.Writer, setup Setup) error {
 		{"setup", func(ctx context.Context, r *Report) error { return first(ctx, console, setup) }},
 	}
 	for _, s := range steps {
-		began := sinceBoot()
+		began := boottime.Now()
 		err := s.run(ctx, r)
-		done := Step{Name: s.name, Began: began, Took: sinceBoot() - began}
+		done := Step{Name: s.name, Began: began, Took: boottime.Now() - began}
 		if err != nil {
 			done.Failed = err.Error()
 			fmt.Fprintf(console, "minne: %s: %v\n", s.name, err)
@@ -59,13 +58,4 @@ func trial(ctx context.Context, r *Report) error {
 		return nil
 	}
 	return armTrial(ctx, r)
-}
-
-// sinceBoot is the time since the kernel started.
-func sinceBoot() time.Duration {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
-		return 0
-	}
-	return time.Duration(t.Nano())
 }

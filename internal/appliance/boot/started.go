@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"minne/internal/base/boottime"
 	"minne/internal/base/instance"
 	"minne/internal/subsystem/nft"
 )
@@ -54,7 +55,7 @@ func Started(ctx context.Context, revision int, missing []string) error {
 	if !OnImage() {
 		return nil
 	}
-	at := sinceBoot()
+	at := boottime.Now()
 	err := started(ctx, revision, missing)
 	// Last: the consoles wait for it, and by now it is known whether there is a password.
 	return errors.Join(err, noteDaemon(at))
@@ -107,7 +108,7 @@ func InPlace(revision int) {
 	if err != nil || r.Forwarding != 0 {
 		return
 	}
-	r.Forwarding = sinceBoot()
+	r.Forwarding = boottime.Now()
 	if err := r.store(); err != nil {
 		Say("%v", err)
 	}

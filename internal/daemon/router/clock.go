@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"minne/internal/base/boottime"
 )
 
 // clock is the time that deadlines are kept in: since boot, counting suspend, so
@@ -36,13 +38,7 @@ func newKernelClock() (kernelClock, error) {
 func (kernelClock) now() time.Time   { return time.Now() }
 func (c kernelClock) bootID() string { return c.boot }
 
-func (kernelClock) sinceBoot() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic("CLOCK_BOOTTIME: " + err.Error()) // exists since Linux 2.6.39
-	}
-	return time.Duration(ts.Nano())
-}
+func (kernelClock) sinceBoot() time.Duration { return boottime.Now() }
 
 // at waits on a timerfd: the runtime's own timers stand still during suspend.
 func (kernelClock) at(sinceBoot time.Duration, f func()) (func(), error) {

@@ -91,8 +91,7 @@ func BGPPaths(w io.Writer, v routing.BGPPaths) error {
 	fmt.Fprintf(w, "%s, %s paths, > is the best\n", v.Prefix, count(len(v.Paths)))
 	t := table{head: []string{" ", "Peer", "Next hop", ">Pref", ">MED", "Origin", "~AS path", "~Remarks"}}
 	for _, p := range v.Paths {
-		peer := p.Peer
-		peer = cmp.Or(peer, p.Address)
+		peer := cmp.Or(p.Peer, p.Address)
 		if peer == "" {
 			peer = "announced here"
 		}

@@ -28,7 +28,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -36,6 +35,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/boottime"
 	"minne/internal/base/plan"
 	"minne/internal/model/config"
 	"minne/internal/model/policy"
@@ -150,12 +150,9 @@ type Learner interface {
 // Client is the DHCP clients of an instance.
 type Client struct {
 	*program.Fleet
-	runDir string
-	log    *slog.Logger
-	learn  Learner
-	ready  chan struct{}
-	wake   chan struct{} // something is to be done at another time than before
-	clock  func() time.Duration
+	log   *slog.Logger
+	learn Learner
+	clock func() time.Duration
 
 	mu      sync.Mutex
 	desired Desired
@@ -167,15 +164,12 @@ type Client struct {
 
 // New returns the clients of an instance. Nothing runs before the first Apply.
 func New(runDir string, log *slog.Logger) *Client {
-	return &Client{Fleet: program.NewFleet(runDir, prefix, log), runDir: runDir, log: log, ready: make(chan struct{}), wake: make(chan struct{}, 1), clock: sinceBoot,
+	return &Client{Fleet: program.NewFleet(runDir, prefix, log), log: log, clock: boottime.Now,
 		leases: map[string]*Lease{}, refused: map[string]string{}, again: map[string]*asking{}}
 }
 
 // String names the task.
 func (c *Client) String() string { return "dhcp-client" }
-
-// Ready is closed once Run follows the leases.
-func (c *Client) Ready() <-chan struct{} { return c.ready }
 
 // Plan says which clients would begin and end.
 func (c *Client) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
@@ -230,47 +224,32 @@ func (c *Client) LearnBy(ctx context.Context, learn Learner) error {
 
 // Run follows the leases until ctx ends. The clients go on.
 func (c *Client) Run(ctx context.Context) error {
-	changes, err := c.Watch(ctx, "lease")
-	if err != nil {
-		return err
-	}
-	c.Supervise(ctx)
-	close(c.ready)
-	for {
+	return c.Follow(ctx, func(ctx context.Context) time.Duration {
+		c.askAgain(ctx)
 		if err := c.look(ctx); err != nil && ctx.Err() == nil {
 			c.log.Error("lease", "error", err)
 		}
-		var timer <-chan time.Time
-		if next, ok := c.nextEnd(); ok {
-			timer = time.After(next)
-		}
-		select {
-		case <-ctx.Done():
-			c.Wait()
-			return nil
-		case <-changes:
-		case <-c.wake:
-		case <-timer:
-			c.askAgain(ctx)
-		}
-	}
+		return c.nextEnd()
+	}, "lease")
 }
 
-// nextEnd is when the next lease ends, or a server is to be asked again.
-func (c *Client) nextEnd() (next time.Duration, ok bool) {
+// nextEnd is the time until the next lease ends, or a server is to be asked again; 0 for never.
+func (c *Client) nextEnd() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	var left []time.Duration
 	for _, l := range c.leases {
-		if left := l.left(c.clock()); !l.forever() && (!ok || left < next) {
-			next, ok = left, true
+		if !l.forever() {
+			left = append(left, l.left(c.clock()))
 		}
 	}
 	for _, a := range c.again {
-		if left := a.at - c.clock(); !ok || left < next {
-			next, ok = left, true
-		}
+		left = append(left, a.at-c.clock())
 	}
-	return max(next, time.Millisecond), ok
+	if len(left) == 0 {
+		return 0
+	}
+	return max(slices.Min(left), time.Millisecond)
 }
 
 // look reads what the clients wrote down and hands on what has changed.
@@ -348,11 +327,11 @@ func (c *Client) lookAt(ctx context.Context, name string, leasing Leasing, wante
 }
 
 func (c *Client) read(name string) (*Lease, error) {
-	b, err := os.ReadFile(filepath.Join(program.Dir(c.runDir, prefix+name), "lease"))
+	values, err := c.Read(name, "lease")
 	if err != nil {
 		return nil, err
 	}
-	return parse(string(b))
+	return parse(values)
 }
 
 // States are the states of the clients.
@@ -396,14 +375,10 @@ func (c *Client) Observe() (list []Observed) {
 	return list
 }
 
-// dns are the DNS servers that were told, in the order of the interfaces' names, each once.
+// dns are the DNS servers of all leases, in the order of the interfaces' names.
 func (c *Client) dns() (list []netip.Addr) {
 	for _, name := range slices.Sorted(maps.Keys(c.leases)) {
-		for _, a := range c.leases[name].DNS {
-			if !slices.Contains(list, a) {
-				list = append(list, a)
-			}
-		}
+		list = append(list, c.leases[name].DNS...)
 	}
 	return list
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"minne/internal/base/boottime"
 	"minne/internal/base/plan"
 	"minne/internal/model/config"
 	"minne/internal/subsystem/services/program"
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) { testns.Main(m) }
 const written = "at=100.5\ninterface=wan\nip=198.51.100.7\nmask=24\nrouter=198.51.100.1 198.51.100.2\ndns=192.0.2.53 0.0.0.0 192.0.2.53 192.0.2.54\ndomain=example.net\nstaticroutes=\nlease=3600\nserverid=198.51.100.1\n"
 
 func TestParse(t *testing.T) {
-	l, err := parse(written)
+	l, err := parse(program.Values(written))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,16 +48,16 @@ func TestParse(t *testing.T) {
 		"router=0.0.0.0 198.51.100.7 198.51.100.4\n":                    "[0.0.0.0/0 via 198.51.100.4]",
 		"router=\n": "[]",
 	} {
-		if l, err := parse(written + change); err != nil || fmt.Sprint(l.Routes) != want {
+		if l, err := parse(program.Values(written + change)); err != nil || fmt.Sprint(l.Routes) != want {
 			t.Errorf("%q: %v, %v; want %s", change, l.Routes, err, want)
 		}
 	}
 	for _, wrong := range []string{"ip=\n", "ip=0.0.0.0\n", "ip=224.0.0.1\n", "ip=127.0.0.1\n", "ip=2001:db8::1\n", "mask=0\n", "mask=7\n", "ip=198.51.100.0\n", "ip=198.51.100.255\n", "ip=240.0.0.1\n", "mask=33\n", "mask=\n", "lease=0\n", "lease=\n", "lease=99999999999\n", "at=\n"} {
-		if l, err := parse(written + wrong); err == nil {
+		if l, err := parse(program.Values(written + wrong)); err == nil {
 			t.Errorf("%q: %+v", wrong, l)
 		}
 	}
-	if l, err := parse(written + "lease=4294967295\n"); err != nil || l.left(time.Hour) != math.MaxInt64 {
+	if l, err := parse(program.Values(written + "lease=4294967295\n")); err != nil || l.left(time.Hour) != math.MaxInt64 {
 		t.Errorf("for ever: %+v, %v", l, err)
 	}
 }
@@ -87,8 +88,8 @@ func TestScript(t *testing.T) {
 	if text := client("deconfig"); text != "" {
 		t.Errorf("nothing yet: %q", text)
 	}
-	l, err := parse(client("deconfig", "bound"))
-	if err != nil || l.Address.String() != "198.51.100.7/24" || l.left(sinceBoot()) > 120*time.Second || l.left(sinceBoot()) < 60*time.Second {
+	l, err := parse(program.Values(client("deconfig", "bound")))
+	if err != nil || l.Address.String() != "198.51.100.7/24" || l.left(boottime.Now()) > 120*time.Second || l.left(boottime.Now()) < 60*time.Second {
 		t.Errorf("%+v, %v", l, err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "pwned")); err == nil {
@@ -266,7 +267,7 @@ func TestLease(t *testing.T) {
 	// It is asked for another one after a while, by a client that begins anew.
 	second.mu.Lock()
 	wait := second.again["wan"]
-	if wait == nil || wait.at-sinceBoot() > firstAsk {
+	if wait == nil || wait.at-boottime.Now() > firstAsk {
 		t.Fatalf("asks again %+v", wait)
 	}
 	wait.at = 0
@@ -285,13 +286,13 @@ func TestLease(t *testing.T) {
 
 	// Its time is over, and nobody renewed it.
 	second.mu.Lock()
-	second.clock = func() time.Duration { return sinceBoot() + time.Hour }
+	second.clock = func() time.Duration { return boottime.Now() + time.Hour }
 	second.mu.Unlock()
 	if err := second.look(t.Context()); err != nil || second.book.of("wan") != "-" {
 		t.Errorf("%v, %s", err, second.book.of("wan"))
 	}
 	second.mu.Lock()
-	second.clock = sinceBoot
+	second.clock = boottime.Now
 	second.mu.Unlock()
 
 	// Nobody wants one any more.

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"minne/internal/base/ipnet"
 )
 
@@ -43,16 +41,6 @@ func (r Route) String() string {
 	return r.Prefix.String() + " via " + r.Gateway.String()
 }
 
-// sinceBoot does not jump when the wall clock is set, as it is when a router without
-// a battery hears the time.
-func sinceBoot() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		return 0 // the kernel always has this clock
-	}
-	return time.Duration(ts.Nano())
-}
-
 func (l *Lease) forever() bool { return l.Seconds == math.MaxUint32 }
 
 // left is how long the lease holds at a time since boot.
@@ -71,15 +59,9 @@ func (l *Lease) same(o *Lease) bool {
 	return l.Address == o.Address && slices.Equal(l.Routes, o.Routes) && slices.Equal(l.DNS, o.DNS) && slices.Equal(l.Refused, o.Refused)
 }
 
-// parse reads what the script wrote: key=value lines. Servers are strangers: what is no
-// address is left out, and without an address and a time there is no lease.
-func parse(text string) (*Lease, error) {
-	v := map[string]string{}
-	for line := range strings.Lines(text) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
-			v[key] = value
-		}
-	}
+// parse takes what the script wrote. Servers are strangers: what is no address is left out, and without an address and
+// a time there is no lease.
+func parse(v map[string]string) (*Lease, error) {
 	address, err := netip.ParseAddr(v["ip"])
 	bits, err2 := strconv.Atoi(v["mask"])
 	if err != nil || err2 != nil || !address.Is4() || bits < smallestMask || bits > 32 || !unicast(address) ||

@@ -161,10 +161,7 @@ type asking struct {
 func (c *Client) wait(name string) {
 	if c.again[name] == nil {
 		c.again[name] = &asking{at: c.clock() + firstAsk, pause: firstAsk}
-		select {
-		case c.wake <- struct{}{}:
-		default: // Run looks at the time already
-		}
+		c.Wake()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"minne/internal/model/config"
+	"minne/internal/subsystem/services/program"
 )
 
 // hostile is a router with a LAN, a route to more of it, a fallback route, and a WAN by DHCP.
@@ -53,7 +54,7 @@ func TestRoutesOfAHostileServer(t *testing.T) {
 		"224.0.0.0/4 198.51.100.1 127.0.0.0/8 198.51.100.1":  "[0.0.0.0/0 via 198.51.100.1] refused: no host of such a network",
 		"100.80.0.0/24 198.51.100.1":                         "[] refused: it leads to a part of the network 100.80.0.0/16 leased on wan2",
 	} {
-		lease, err := parse(written + "router=198.51.100.1\nstaticroutes=" + told + "\n")
+		lease, err := parse(program.Values(written + "router=198.51.100.1\nstaticroutes=" + told + "\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +71,7 @@ func TestRoutesOfAHostileServer(t *testing.T) {
 func TestAnOperatorsDefaultRoute(t *testing.T) {
 	cfg := hostile()
 	cfg.Routing.Static = []config.StaticRoute{{Prefix: config.Prefix{Prefix: netip.MustParsePrefix("0.0.0.0/0")}, Via: []config.NextHop{{Address: netip.MustParseAddr("192.168.1.9")}}}}
-	lease, err := parse(written + "staticroutes=100.64.0.0/10 198.51.100.1 0.0.0.0/0 198.51.100.1\n")
+	lease, err := parse(program.Values(written + "staticroutes=100.64.0.0/10 198.51.100.1 0.0.0.0/0 198.51.100.1\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

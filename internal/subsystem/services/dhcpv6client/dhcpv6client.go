@@ -20,20 +20,20 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"minne/internal/base/boottime"
 	"minne/internal/base/plan"
 	"minne/internal/model/config"
 	"minne/internal/model/policy"
 	"minne/internal/subsystem/services/program"
 	"minne/internal/subsystem/services/service"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -193,31 +193,27 @@ func (g *Given) same(o *Given) bool {
 // Client is the clients of an instance.
 type Client struct {
 	*program.Fleet
-	runDir string
 	log    *slog.Logger
 	learn  Learner
-	ready  chan struct{}
 	clock  func() time.Duration
 	suffix func(name string) (netip.Addr, bool) // an interface's link-local address
 
 	mu      sync.Mutex
 	desired Desired
 	applied bool
+	heard   map[string]heard
 	given   map[string]*Given
 	faults  map[string]string // interface → what can't be used
 }
 
 // New returns the clients of an instance. Nothing runs before the first Apply.
 func New(runDir string, log *slog.Logger) *Client {
-	return &Client{Fleet: program.NewFleet(runDir, prefix, log), runDir: runDir, log: log, ready: make(chan struct{}), clock: sinceBoot, suffix: linkLocal,
-		given: map[string]*Given{}, faults: map[string]string{}}
+	return &Client{Fleet: program.NewFleet(runDir, prefix, log), log: log, clock: boottime.Now, suffix: linkLocal,
+		heard: map[string]heard{}, given: map[string]*Given{}, faults: map[string]string{}}
 }
 
 // String names the task.
 func (c *Client) String() string { return "dhcpv6-client" }
-
-// Ready is closed once Run follows the files.
-func (c *Client) Ready() <-chan struct{} { return c.ready }
 
 // Plan says which clients would begin and end.
 func (c *Client) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
@@ -247,56 +243,38 @@ func (c *Client) LearnBy(learn Learner) { c.learn = learn }
 
 // Run follows the files until ctx ends. The clients go on.
 func (c *Client) Run(ctx context.Context) error {
-	changes, err := c.Watch(ctx, "ra", "lease")
-	if err != nil {
-		return err
-	}
-	c.Supervise(ctx)
-	close(c.ready)
-	for {
+	return c.Follow(ctx, func(ctx context.Context) time.Duration {
 		if err := c.look(ctx); err != nil && ctx.Err() == nil {
 			c.log.Error("IPv6 of the provider", "error", err)
 		}
-		var timer <-chan time.Time
-		if next, ok := c.nextEnd(); ok {
-			timer = time.After(next)
-		}
-		select {
-		case <-ctx.Done():
-			c.Wait()
-			return nil
-		case <-changes:
-		case <-timer:
-		}
-	}
+		return c.nextEnd()
+	}, "ra", "lease")
 }
 
-// heard is what the files of an interface say.
-func (c *Client) heard(name string) (h heard) {
-	dir := program.Dir(c.runDir, prefix+name)
-	if b, err := os.ReadFile(filepath.Join(dir, "ra")); err == nil {
-		h.advertised(values(string(b)))
+// read returns what the files of an interface say; one that is not there says nothing.
+func (c *Client) read(name string) (h heard) {
+	if values, err := c.Read(name, "ra"); err == nil {
+		h.advertised(values)
 	}
-	if b, err := os.ReadFile(filepath.Join(dir, "lease")); err == nil {
-		h.leased(values(string(b)))
+	if values, err := c.Read(name, "lease"); err == nil {
+		h.leased(values)
 	}
 	return h
 }
 
-// nextEnd is when the next thing that was given ends.
-func (c *Client) nextEnd() (next time.Duration, ok bool) {
+// nextEnd is the time until the next thing ends that was given; 0 for never.
+func (c *Client) nextEnd() (next time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock()
-	for name := range c.desired.Interfaces {
-		h := c.heard(name)
+	for _, h := range c.heard {
 		for _, end := range h.ends() {
-			if left := end - now; left > 0 && (!ok || left < next) {
-				next, ok = left, true
+			if left := end - now + time.Millisecond; left > 0 && (next == 0 || left < next) {
+				next = left
 			}
 		}
 	}
-	return next + time.Millisecond, ok
+	return next
 }
 
 // look reads what the clients wrote down and hands on what has changed.
@@ -310,6 +288,7 @@ func (c *Client) look(ctx context.Context) error {
 	changed := false
 	for _, name := range slices.Sorted(maps.Keys(c.given)) {
 		if _, wanted := c.desired.Interfaces[name]; !wanted {
+			delete(c.heard, name)
 			delete(c.given, name)
 			delete(c.faults, name)
 			changed = true
@@ -319,10 +298,16 @@ func (c *Client) look(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(c.desired.Interfaces)) {
 		now, fault := c.use(name, c.desired.Interfaces[name])
 		c.faults[name] = fault
-		if c.given[name].same(now) {
+		before := c.given[name]
+		if before.same(now) {
 			continue
 		}
-		c.log.Info("IPv6 of the provider", "interface", name, "addresses", now.Addresses[name], "prefix", now.Prefix, "router", now.Router, "dns", now.DNS)
+		if before == nil {
+			before = &Given{}
+		}
+		if !before.same(now) { // nothing after nothing is no news
+			c.log.Info("IPv6 of the provider", "interface", name, "addresses", now.Addresses[name], "prefix", now.Prefix, "router", now.Router, "dns", now.DNS)
+		}
 		c.given[name], changed = now, true
 		if err := c.learn.IPv6(ctx, name, now); err != nil {
 			failures = append(failures, fmt.Errorf("%s: %w", name, err))
@@ -337,7 +322,8 @@ func (c *Client) look(ctx context.Context) error {
 // use is what is made of that which an interface heard; fault says what can't be used.
 func (c *Client) use(name string, inside []Inside) (g *Given, fault string) {
 	now := c.clock()
-	h := c.heard(name)
+	h := c.read(name)
+	c.heard[name] = h
 	g = &Given{Addresses: map[string][]netip.Prefix{}}
 	for _, a := range h.addresses {
 		if a.end > now {
@@ -376,14 +362,10 @@ func (c *Client) use(name string, inside []Inside) (g *Given, fault string) {
 	return g, fault
 }
 
-// dns are the DNS servers of all providers, each once. The caller holds mu.
+// dns are the DNS servers of all providers, in the order of the interfaces' names. The caller holds mu.
 func (c *Client) dns() (list []netip.Addr) {
 	for _, name := range slices.Sorted(maps.Keys(c.given)) {
-		for _, a := range c.given[name].DNS {
-			if !slices.Contains(list, a) {
-				list = append(list, a)
-			}
-		}
+		list = append(list, c.given[name].DNS...)
 	}
 	return list
 }

@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // heard is what a provider's routers and servers said. Providers are strangers: what is no address is left out.
@@ -42,17 +40,6 @@ type server struct {
 }
 
 const forever = time.Duration(math.MaxInt64)
-
-// values reads what the script wrote.
-func values(text string) map[string]string {
-	v := map[string]string{}
-	for line := range strings.Lines(text) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
-			v[key] = value
-		}
-	}
-	return v
-}
 
 // at is when the script wrote, since boot.
 func at(v map[string]string) time.Duration {
@@ -173,7 +160,7 @@ func (h *heard) delegated(now time.Duration) (best lasting, ok bool) {
 	return best, ok
 }
 
-// ends are the times at which something ends.
+// ends are the times since boot at which something ends.
 func (h *heard) ends() (list []time.Duration) {
 	for _, r := range h.routers {
 		list = append(list, r.end)
@@ -225,13 +212,4 @@ func linkLocal(name string) (netip.Addr, bool) {
 		}
 	}
 	return netip.Addr{}, false
-}
-
-// sinceBoot does not jump when the wall clock is set.
-func sinceBoot() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		return 0 // the kernel always has this clock
-	}
-	return time.Duration(ts.Nano())
 }

@@ -41,7 +41,7 @@ func (c *Client) Observe(context.Context) (o Observed, err error) {
 	o.Prefixes = []Prefix{}
 	now := c.clock()
 	for _, name := range slices.Sorted(maps.Keys(c.desired.Interfaces)) {
-		h := c.heard(name)
+		h := c.heard[name]
 		g := c.given[name]
 		for _, p := range h.prefixes {
 			if p.end <= now {

@@ -34,7 +34,7 @@ const (
 	binary     = "dnsmasq"
 	user       = "dnsmasq"
 	leaseFile  = "leases"
-	serverFile = "upstream" // resolv.conf(5) with the servers that DHCP told
+	serverFile = "upstream" // resolv.conf(5) with the servers that providers gave
 )
 
 // Render makes the configuration of dnsmasq; runDir is the instance's run directory.

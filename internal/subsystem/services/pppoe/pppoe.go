@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"minne/internal/base/plan"
 	"minne/internal/model/config"
@@ -76,7 +77,7 @@ var Service = service.Descriptor{
 	Title:    "PPPoE",
 	Programs: []service.Program{{Name: binary, For: "PPPoE", Package: "ppp", Version: []string{binary, "--version"}}},
 	New: func(h service.Host) service.Running {
-		c := &Client{Fleet: program.NewFleet(h.RunDir, prefix, h.Log), runDir: h.RunDir, servers: h.Servers, log: h.Log, ready: make(chan struct{})}
+		c := &Client{Fleet: program.NewFleet(h.RunDir, prefix, h.Log), runDir: h.RunDir, servers: h.Servers, log: h.Log}
 		r := service.Of(c, func(cfg *config.Config, secrets config.Secrets) (Desired, error) {
 			return Render(cfg, secrets, h.RunDir)
 		})
@@ -156,7 +157,6 @@ type Client struct {
 	runDir  string
 	servers func(service string, list []netip.Addr) error
 	log     *slog.Logger
-	ready   chan struct{}
 
 	mu      sync.Mutex
 	desired Desired
@@ -164,9 +164,6 @@ type Client struct {
 
 // String names the task.
 func (c *Client) String() string { return "pppoe" }
-
-// Ready is closed once Run supervises.
-func (c *Client) Ready() <-chan struct{} { return c.ready }
 
 // Apply makes the sessions those that are desired. One that is as desired goes on.
 func (c *Client) Apply(ctx context.Context, d Desired) error {
@@ -186,21 +183,10 @@ func (c *Client) Stop(ctx context.Context) error { return c.Apply(ctx, Desired{}
 
 // Run supervises, and follows the sessions, until ctx ends. The sessions go on.
 func (c *Client) Run(ctx context.Context) error {
-	changes, err := c.Watch(ctx, "session")
-	if err != nil {
-		return err
-	}
-	c.Supervise(ctx)
-	close(c.ready)
-	for {
+	return c.Follow(ctx, func(ctx context.Context) time.Duration {
 		if err := c.ReportServers(); err != nil && ctx.Err() == nil {
 			c.log.Error("DNS servers of PPPoE sessions", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			c.Wait()
-			return nil
-		case <-changes:
-		}
-	}
+		return 0
+	}, "session")
 }

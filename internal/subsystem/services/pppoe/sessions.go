@@ -44,10 +44,9 @@ func (c *Client) Observe(context.Context) (o Observed, err error) {
 	o.Sessions = []Session{}
 	for _, name := range slices.Sorted(maps.Keys(c.desired)) {
 		s := Session{Interface: name, Client: c.State(name)}
-		dir := program.Dir(c.runDir, prefix+name)
-		if text, err := os.ReadFile(filepath.Join(dir, "session")); err == nil && s.Client.Running {
-			s.read(string(text))
-		} else if text, err := os.ReadFile(filepath.Join(dir, "output")); err == nil {
+		if values, err := c.Read(name, "session"); err == nil && s.Client.Running {
+			s.read(values)
+		} else if text, err := os.ReadFile(filepath.Join(program.Dir(c.runDir, prefix+name), "output")); err == nil {
 			s.Error = lastError(string(text), s.Client.Running)
 		}
 		o.Sessions = append(o.Sessions, s)
@@ -60,8 +59,8 @@ func (c *Client) ReportServers() error {
 	var list []netip.Addr
 	for _, name := range c.Known() {
 		var s Session
-		if text, err := os.ReadFile(filepath.Join(program.Dir(c.runDir, prefix+name), "session")); err == nil {
-			s.read(string(text))
+		if values, err := c.Read(name, "session"); err == nil {
+			s.read(values)
 		}
 		list = append(list, s.DNS...)
 	}
@@ -69,24 +68,17 @@ func (c *Client) ReportServers() error {
 }
 
 // read takes what the script wrote.
-func (s *Session) read(text string) {
-	for line := range strings.Lines(text) {
-		switch key, value, _ := strings.Cut(strings.TrimSpace(line), "="); key {
-		case "address":
-			s.Address, s.Up = value, true
-		case "peer":
-			s.Peer = value
-		case "dns":
-			for _, word := range strings.Fields(value) {
-				if a, err := netip.ParseAddr(word); err == nil && a.Is4() && a.IsGlobalUnicast() && !slices.Contains(s.DNS, a) {
-					s.DNS = append(s.DNS, a)
-				}
-			}
-		case "since":
-			if seconds, err := strconv.ParseInt(value, 10, 64); err == nil {
-				s.Since = time.Unix(seconds, 0)
-			}
+func (s *Session) read(values map[string]string) {
+	s.Address = values["address"]
+	s.Up = s.Address != ""
+	s.Peer = values["peer"]
+	for _, word := range strings.Fields(values["dns"]) {
+		if a, err := netip.ParseAddr(word); err == nil && a.Is4() && a.IsGlobalUnicast() && !slices.Contains(s.DNS, a) {
+			s.DNS = append(s.DNS, a)
 		}
+	}
+	if seconds, err := strconv.ParseInt(values["since"], 10, 64); err == nil {
+		s.Since = time.Unix(seconds, 0)
 	}
 }
 

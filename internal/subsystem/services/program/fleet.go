@@ -19,6 +19,8 @@ type Fleet struct {
 	runDir string
 	prefix string // of the programs' directories; the interface's name follows
 	log    *slog.Logger
+	ready  chan struct{}
+	wake   chan struct{}
 
 	mu       sync.Mutex
 	programs map[string]*supervised // by interface
@@ -34,7 +36,7 @@ type supervised struct {
 
 // NewFleet returns the programs whose directories begin with prefix. Nothing runs before the first Apply.
 func NewFleet(runDir, prefix string, log *slog.Logger) *Fleet {
-	return &Fleet{runDir: runDir, prefix: prefix, log: log, programs: map[string]*supervised{}}
+	return &Fleet{runDir: runDir, prefix: prefix, log: log, ready: make(chan struct{}), wake: make(chan struct{}, 1), programs: map[string]*supervised{}}
 }
 
 // Of returns the program of an interface, nil where there is none.

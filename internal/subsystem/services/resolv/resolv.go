@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package resolv says whom the router itself asks for names: its own DNS server
-// where it has one, else the servers that DHCP told. It writes resolv.conf in the
+// where it has one, else the servers that providers gave. It writes resolv.conf in the
 // instance's run directory and leaves /etc alone; the router's image has a link
 // there.
 package resolv
@@ -59,7 +59,7 @@ type Resolv struct {
 	mu      sync.Mutex
 	desired Desired
 	applied bool
-	told    []netip.Addr
+	servers []netip.Addr
 }
 
 // New returns the file in the instance's run directory.
@@ -80,7 +80,7 @@ func (r *Resolv) Apply(_ context.Context, d Desired) error {
 func (r *Resolv) SetServers(servers []netip.Addr) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.told = servers
+	r.servers = servers
 	return r.write()
 }
 
@@ -88,7 +88,7 @@ func (r *Resolv) write() error {
 	if !r.applied {
 		return nil
 	}
-	text := Text(r.desired, r.told)
+	text := Text(r.desired, r.servers)
 	if text == "" {
 		if err := os.Remove(r.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -102,10 +102,10 @@ func (r *Resolv) write() error {
 }
 
 // Text is the file, "" for none.
-func Text(d Desired, told []netip.Addr) string {
+func Text(d Desired, servers []netip.Addr) string {
 	if d.Own {
-		told = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
-	} else if !d.Learn || len(told) == 0 {
+		servers = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+	} else if !d.Learn || len(servers) == 0 {
 		return ""
 	}
 	var b strings.Builder
@@ -113,7 +113,7 @@ func Text(d Desired, told []netip.Addr) string {
 	if d.Domain != "" {
 		fmt.Fprintf(&b, "search %s\n", d.Domain)
 	}
-	for _, a := range told[:min(len(told), 3)] { // resolv.conf(5) reads three
+	for _, a := range servers[:min(len(servers), 3)] { // resolv.conf(5) reads three
 		fmt.Fprintf(&b, "nameserver %s\n", a)
 	}
 	return b.String()

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -62,9 +63,11 @@ func TestAlone(t *testing.T) {
 				continue
 			}
 			passed++
-			v := policy.Evaluate(p, w, policy.New)
-			if v.Action != policy.Permit || v.Rule != nil && (v.Rule.Limit != nil || v.Rule.Schedule != nil) {
-				t.Fatalf("seed %d: %+v passes, but the rules say %+v\n%s", seed, w, v, draft.Text())
+			for _, w.At = range []time.Time{policygen.Held, policygen.Unheld} {
+				v := policy.Evaluate(p, w, policy.New)
+				if v.Action != policy.Permit || v.Rule != nil && v.Rule.Limit != nil {
+					t.Fatalf("seed %d: %+v passes, but the rules say %+v\n%s", seed, w, v, draft.Text())
+				}
 			}
 		}
 	}

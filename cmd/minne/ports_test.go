@@ -283,6 +283,12 @@ ip addr add $ip/$mask dev $interface
 ip route replace default via $router
 `)
 	home.run("chmod +x event")
+	t.Cleanup(func() {
+		if t.Failed() {
+			out, err := os.ReadFile(filepath.Join(b.root, "run/minne-instances", b.name, "services/dnsmasq/output"))
+			t.Logf("router: %s\nhost: %s\ndnsmasq: %v %s", b.inside("ip -6 addr; ip -6 maddr; cat /proc/net/snmp6 | grep Router"), home.run("ip -6 addr; ip -6 route; cat /proc/net/snmp6 | grep Router; sysctl net.ipv6.conf.eth0"), err, out)
+		}
+	})
 	served("at first")
 	b.inside("ip link del lan && sleep 0.3 && ip link add lan type veth peer name lan-far && ip link set lan-far netns " + strings.Split(home.netns, "/")[2])
 	home.run("ip link set lan-far name eth0 && ip link set eth0 up")

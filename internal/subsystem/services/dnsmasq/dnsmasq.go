@@ -279,19 +279,33 @@ func (w *text) advertisements() {
 	w.line("enable-ra")
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		r := all[name]
-		for _, p := range r.Prefixes {
-			w.line("dhcp-range=set:ra-%s,%s,ra-only,64,%d", name, p.Addr(), r.Lifetime.Seconds())
-			w.fact("router advertisements on %s: %s", name, p)
-		}
-		if d := w.cfg.Interfaces[name].Delegated; d != nil {
-			// dnsmasq follows the address, and takes the use of a prefix that is gone away from the hosts at once (RFC 9096).
-			w.line("dhcp-range=set:ra-%s,::,constructor:%s,ra-only,64,%d", name, name, r.Lifetime.Seconds())
-			w.fact("router advertisements on %s: network %d of the prefix of %s", name, d.Subnet, d.From)
-		}
 		if !r.DefaultRouter.On() {
 			w.line("ra-param=%s,0,0", name) // sent at dnsmasq's own interval, for no time at all
 		}
+		d := w.cfg.Interfaces[name].Delegated
+		for _, p := range r.Prefixes {
+			w.fact("router advertisements on %s: %s", name, p)
+		}
+		if d != nil {
+			w.fact("router advertisements on %s: network %d of the prefix of %s", name, d.Subnet, d.From)
+		}
+		if d != nil || w.allAdvertised(name, r) {
+			// dnsmasq follows the addresses, and takes the use of a prefix that is gone away from the hosts at once (RFC 9096).
+			w.line("dhcp-range=set:ra-%s,::,constructor:%s,ra-only,64,%d", name, name, r.Lifetime.Seconds())
+			continue
+		}
+		for _, p := range r.Prefixes {
+			w.line("dhcp-range=set:ra-%s,%s,ra-only,64,%d", name, p.Addr(), r.Lifetime.Seconds())
+		}
 	}
+}
+
+// allAdvertised says whether hosts are told all IPv6 networks of an interface. Of networks by name dnsmasq forgets to tell
+// by itself after their interface was gone for a while: it only answers hosts that ask.
+func (w *text) allAdvertised(name string, r *config.RouterAdvertisement) bool {
+	return !slices.ContainsFunc(w.cfg.Interfaces[name].Addresses, func(a config.Address) bool {
+		return a.Addr().Is6() && !slices.ContainsFunc(r.Prefixes, func(p config.Prefix) bool { return p.Prefix == a.Masked() })
+	})
 }
 
 // netmask writes a prefix length of IPv4 as dnsmasq wants it.

@@ -37,7 +37,7 @@ var Service = service.Descriptor{
 	New: func(h service.Host) service.Running {
 		d := New(h.RunDir, h.Log)
 		r := service.OfProgram(d, func(cfg *config.Config) (program.Desired, error) { return Render(cfg, h.RunDir) })
-		r.Servers = d.Upstream
+		r.Servers, r.Returned = d.Upstream, d.returned
 		return r
 	},
 }
@@ -64,6 +64,7 @@ type Daemon struct {
 
 	mu       sync.Mutex
 	runs     bool // it was applied and is not off
+	conf     string
 	upstream []netip.Addr
 }
 
@@ -75,13 +76,24 @@ func New(runDir string, log *slog.Logger) *Daemon {
 // Apply makes dnsmasq run as desired, or not at all.
 func (s *Daemon) Apply(ctx context.Context, d program.Desired) error {
 	s.mu.Lock()
-	s.runs = !d.Empty()
+	s.runs, s.conf = !d.Empty(), d.Files["dnsmasq.conf"]
 	err := s.write()
 	s.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("%s: %w", d.Object, err)
 	}
 	return s.Program.Apply(ctx, d)
+}
+
+// returned begins anew where dnsmasq would not advertise by itself on an interface that came back (see allAdvertised).
+func (s *Daemon) returned(ctx context.Context, name string) error {
+	s.mu.Lock()
+	follows := !strings.Contains(s.conf, "dhcp-range=set:ra-"+name+",") || strings.Contains(s.conf, ",constructor:"+name+",")
+	s.mu.Unlock()
+	if follows {
+		return nil
+	}
+	return s.Restart(ctx)
 }
 
 // Stop ends dnsmasq.

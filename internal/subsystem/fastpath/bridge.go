@@ -76,8 +76,12 @@ func (f *FastPath) followBridges() (state bridges.State, stations []bridges.Stat
 	return state, stations, err
 }
 
-// takeBridges takes in bridges, their ports and VLANs.
+// takeBridges takes in bridges, their ports and VLANs. A commit reads them itself meanwhile: what was read before it is
+// older than what is known.
 func (f *FastPath) takeBridges(s bridges.State) {
+	if s.Began.Before(f.tables.bridging.state.Began) {
+		return
+	}
 	f.tables.bridging.state = s
 	f.tables.renderLinks()
 	if !f.tables.telling {

@@ -67,8 +67,25 @@ func newBridgeBench(t testing.TB) *bridgeBench {
 		d.Interfaces[name] = DesiredPort{FastPath: true}
 	}
 	must(t, b.fast.Apply(t.Context(), d))
+	b.hears()
 	eventually(t, "the ports forward", func() bool { return b.forwards(b.s1) && b.forwards(b.s2) })
 	return b
+}
+
+// hears waits until the fast path has heard all that the kernel said of links until now: what is older than a change
+// comes before it.
+func (b *bridgeBench) hears() {
+	b.t.Helper()
+	const mtu = 1499
+	must(b.t, netlink.LinkSetMTU(b.c, mtu)) // of the far end: it changes nothing else
+	changed := time.Now()
+	eventually(b.t, "the last change of a link", func() (heard bool) {
+		b.fast.locked(func() {
+			l := b.fast.tables.links[b.c.Attrs().Index]
+			heard = l != nil && l.MTU == mtu && b.fast.tables.bridging.state.Began.After(changed)
+		})
+		return heard
+	})
 }
 
 // forwards says whether a port of the bridge is in use, as far as the fast path knows.
@@ -184,6 +201,18 @@ func TestBridge(t *testing.T) {
 		why := b.run(from, b.s1).Reason
 		return why != bridged && b.run(to4, b.in).Reason == floods
 	})
+}
+
+// TestOlderBridges: what was read of bridges before a commit and comes after it changes nothing.
+func TestOlderBridges(t *testing.T) {
+	b := newBridgeBench(t)
+	b.fast.locked(func() {
+		older := bridges.State{Bridges: b.fast.tables.bridging.state.Bridges, Began: b.fast.tables.bridging.state.Began.Add(-time.Millisecond)}
+		b.fast.takeBridges(older)
+	})
+	if !b.forwards(b.s1) || !b.forwards(b.s2) {
+		t.Error("the ports are forgotten")
+	}
 }
 
 // TestBridgedFramesPass: what is not for the router goes through the bridge as it came, both ways, however many they are.

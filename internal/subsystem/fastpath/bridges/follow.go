@@ -180,7 +180,7 @@ func decodeStations(b []byte) (changes []Station) {
 
 // Read asks for all bridges, their ports and VLANs.
 func Read() (State, error) {
-	s := State{Bridges: map[int]*Bridge{}, Ports: map[int]*Port{}}
+	s := State{Bridges: map[int]*Bridge{}, Ports: map[int]*Port{}, Began: time.Now()}
 	links, err := ask(unix.RTM_GETLINK, unix.RTM_NEWLINK, nl.NewIfInfomsg(unix.AF_UNSPEC))
 	if err != nil {
 		return s, fmt.Errorf("asking for bridges: %w", err)

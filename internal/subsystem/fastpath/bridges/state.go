@@ -8,6 +8,7 @@ package bridges
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,6 +19,7 @@ import (
 type State struct {
 	Bridges map[int]*Bridge // by ifindex
 	Ports   map[int]*Port   // likewise
+	Began   time.Time       // when reading began: all that was so then is in it
 }
 
 // Bridge is one bridge.

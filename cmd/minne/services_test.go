@@ -123,14 +123,14 @@ func (n *neighbour) dial(network, address string) (conn net.Conn, err error) {
 	return conn, inside
 }
 
-// resolve asks a DNS server for an IPv4 address.
+// resolve asks a DNS server for the addresses of a name.
 func (n *neighbour) resolve(server, name string) (found string) {
 	r := net.Resolver{PreferGo: true, Dial: func(_ context.Context, network, _ string) (net.Conn, error) {
-		return n.dial(network, server+":53")
+		return n.dial(network, net.JoinHostPort(server, "53"))
 	}}
 	ctx, cancel := context.WithTimeout(n.t.Context(), 10*time.Second)
 	defer cancel()
-	addresses, err := r.LookupNetIP(ctx, "ip4", name)
+	addresses, err := r.LookupNetIP(ctx, "ip", name)
 	if err != nil {
 		return err.Error()
 	}

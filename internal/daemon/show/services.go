@@ -3,6 +3,7 @@
 package show
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -103,13 +104,13 @@ func DHCP(w io.Writer, v DHCPView) error {
 		_, err := fmt.Fprintln(w, "no addresses are given to others")
 		return err
 	}
-	t := table{head: []string{"Address", "MAC", "Name", "Until"}}
+	t := table{head: []string{"Address", "MAC or DUID", "Name", "Until"}}
 	for _, l := range v.Given {
 		until := "for ever"
 		if !l.Until.IsZero() {
 			until = l.Until.Local().Format(time.DateTime)
 		}
-		t.row(l.Address.String(), l.MAC, orDash(l.Name), until)
+		t.row(l.Address.String(), cmp.Or(l.MAC, l.DUID), orDash(l.Name), until)
 	}
 	return t.write(w)
 }

@@ -182,17 +182,7 @@ const searchRoom = 255
 
 // announced checks the options for hosts that are neither router nor DNS server.
 func (c *checker) announced(path string, d *DHCPServer) {
-	once(c, path+".search", d.Search, func(s string) string { return s })
-	room := 0
-	for i, domain := range d.Search {
-		if len(domain) > 253 || !hostname.MatchString(domain) {
-			c.refuse(indexPath(path+".search", i), fmt.Sprintf("%q is not a valid domain", abridge(domain)), "labels with dots between, as corp.example", nearestHostname(domain))
-		}
-		room += len(domain) + 2
-	}
-	if room > searchRoom {
-		c.refuse(path+".search", fmt.Sprintf("the list needs %d bytes; a DHCP option holds %d", room, searchRoom), "fewer or shorter domains", "")
-	}
+	c.searchList(path+".search", d.Search)
 	if b := d.Boot; b != nil {
 		if b.Server.IsValid() && (!b.Server.Is4() || notUnicast(b.Server) != "") {
 			c.refuse(path+".boot.server", fmt.Sprintf("%s is not the IPv4 address of a server", b.Server), "the IPv4 address of a TFTP server", "")
@@ -200,6 +190,21 @@ func (c *checker) announced(path string, d *DHCPServer) {
 		if b.File != "" && !bootFile.MatchString(b.File) {
 			c.refuse(path+".boot.file", fmt.Sprintf("%q is not a valid boot file", abridge(b.File)), "at most 127 letters, digits, dots, dashes, underscores and slashes, as pxelinux.0", "")
 		}
+	}
+}
+
+// searchList checks a DNS search list.
+func (c *checker) searchList(path string, list []string) {
+	once(c, path, list, func(s string) string { return s })
+	room := 0
+	for i, domain := range list {
+		if len(domain) > 253 || !hostname.MatchString(domain) {
+			c.refuse(indexPath(path, i), fmt.Sprintf("%q is not a valid domain", abridge(domain)), "labels with dots between, as corp.example", nearestHostname(domain))
+		}
+		room += len(domain) + 2
+	}
+	if room > searchRoom {
+		c.refuse(path, fmt.Sprintf("the list needs %d bytes; a DHCP option holds %d", room, searchRoom), "fewer or shorter domains", "")
 	}
 }
 

@@ -86,6 +86,9 @@ func (w *text) object() string {
 	if len(s.RouterAdvertisements) > 0 {
 		parts = append(parts, "router advertisements")
 	}
+	if len(s.DHCPv6) > 0 {
+		parts = append(parts, "DHCPv6 server")
+	}
 	return strings.Join(parts, ", ")
 }
 
@@ -183,11 +186,11 @@ func record(name string, address netip.Addr, domain string) string {
 
 func (w *text) dhcp() {
 	servers := w.cfg.Services.DHCP
-	if len(servers) == 0 {
+	if len(servers)+len(w.cfg.Services.DHCPv6) == 0 {
 		return
 	}
 	w.line("dhcp-leasefile=%s", filepath.Join(w.dir, leaseFile))
-	w.line("dhcp-lease-max=%d", leaseRoom(servers))
+	w.line("dhcp-lease-max=%d", leaseRoom(w.cfg))
 	w.line("dhcp-authoritative") // hosts that come from elsewhere are told at once that their address is wrong
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		w.server(name, servers[name])
@@ -197,17 +200,25 @@ func (w *text) dhcp() {
 // leastRoom is how many leases dnsmasq takes by itself.
 const leastRoom = 1000
 
+// mostRoom bounds the leases of an IPv6 pool, which may be larger than any memory.
+const mostRoom = 1 << 16
+
 // leaseRoom is how many leases there may be at once: every address of the pools, and every host that
 // always gets the same one.
-func leaseRoom(servers map[string]*config.DHCPServer) uint64 {
+func leaseRoom(cfg *config.Config) uint64 {
 	room := uint64(0)
-	for _, d := range servers {
+	for _, d := range cfg.Services.DHCP {
 		room += number(d.Pool.Last) - number(d.Pool.First) + 1 + uint64(len(d.Static))
+	}
+	for _, d := range cfg.Services.DHCPv6 {
+		if d.Pool.First.IsValid() {
+			room += min(number(d.Pool.Last)-number(d.Pool.First), mostRoom-1) + 1 + uint64(len(d.Static))
+		}
 	}
 	return max(room, leastRoom)
 }
 
-// number is an IPv4 address as one.
+// number is an address as one, of IPv6 the last 64 bits.
 func number(a netip.Addr) (n uint64) {
 	for _, b := range a.AsSlice() {
 		n = n<<8 | uint64(b)
@@ -269,43 +280,6 @@ func (w *text) nameServers(name string, own netip.Addr, d *config.DHCPServer) []
 		}
 	}
 	return four
-}
-
-func (w *text) advertisements() {
-	all := w.cfg.Services.RouterAdvertisements
-	if len(all) == 0 {
-		return
-	}
-	w.line("enable-ra")
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		r := all[name]
-		if !r.DefaultRouter.On() {
-			w.line("ra-param=%s,0,0", name) // sent at dnsmasq's own interval, for no time at all
-		}
-		d := w.cfg.Interfaces[name].Delegated
-		for _, p := range r.Prefixes {
-			w.fact("router advertisements on %s: %s", name, p)
-		}
-		if d != nil {
-			w.fact("router advertisements on %s: network %d of the prefix of %s", name, d.Subnet, d.From)
-		}
-		if d != nil || w.allAdvertised(name, r) {
-			// dnsmasq follows the addresses, and takes the use of a prefix that is gone away from the hosts at once (RFC 9096).
-			w.line("dhcp-range=set:ra-%s,::,constructor:%s,ra-only,64,%d", name, name, r.Lifetime.Seconds())
-			continue
-		}
-		for _, p := range r.Prefixes {
-			w.line("dhcp-range=set:ra-%s,%s,ra-only,64,%d", name, p.Addr(), r.Lifetime.Seconds())
-		}
-	}
-}
-
-// allAdvertised says whether hosts are told all IPv6 networks of an interface. Of networks by name dnsmasq forgets to tell
-// by itself after their interface was gone for a while: it only answers hosts that ask.
-func (w *text) allAdvertised(name string, r *config.RouterAdvertisement) bool {
-	return !slices.ContainsFunc(w.cfg.Interfaces[name].Addresses, func(a config.Address) bool {
-		return a.Addr().Is6() && !slices.ContainsFunc(r.Prefixes, func(p config.Prefix) bool { return p.Prefix == a.Masked() })
-	})
 }
 
 // netmask writes a prefix length of IPv4 as dnsmasq wants it.

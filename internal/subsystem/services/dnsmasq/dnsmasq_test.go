@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,16 @@ func TestRender(t *testing.T) {
 `,
 		"learned": "\n  dns: {interfaces: [lan, guests]}\n",
 		"dhcp":    "\n  dhcp: {lan: {pool: 192.0.2.100-192.0.2.199}}\n",
-		"ra":      "\n  router-advertisements: {lan: {prefixes: [\"2001:db8::/64\"]}}\n",
+		"dhcpv6": `
+  router-advertisements:
+    lan: {prefixes: ["2001:db8::/64"], lifetime: 1h}
+    guests: {prefixes: ["2001:db8:1::/64"]}
+  dhcpv6:
+    lan: {pool: "::1000-::1fff", slaac: off, search: [corp.example], static: {nas: {mac: "52:54:00:00:00:01", address: "::20"}, tv: {duid: "00:03:00:01:52:54:00:00:00:02", address: "::21"}}}
+    guests: {}
+  dns: {interfaces: [lan], upstream: [203.0.113.53, "2001:db8:f::53"]}
+`,
+		"ra": "\n  router-advertisements: {lan: {prefixes: [\"2001:db8::/64\"]}}\n",
 	} {
 		cfg := servicetest.Config(t, "services:"+text)
 		d, err := Render(cfg, "/run/minne")
@@ -72,16 +82,17 @@ func TestLeases(t *testing.T) {
 	if err := os.MkdirAll(s.Dir(), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	text := "1795287600 52:54:00:00:00:07 192.0.2.107 laptop 01:52:54:00:00:00:07\n0 52:54:00:00:00:08 192.0.2.108 * *\nduid 00:01:00\nnonsense\n"
+	text := "1795287700 16 2001:db8::20 nas 00:03:00:01:52:54:00:00:00:01\n1795287600 52:54:00:00:00:07 192.0.2.107 laptop 01:52:54:00:00:00:07\n0 52:54:00:00:00:08 192.0.2.108 * *\nduid 00:01:00\nnonsense\n"
 	if err := os.WriteFile(filepath.Join(s.Dir(), leaseFile), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	list, err := s.Leases()
 	want := []Lease{
+		{Address: netip.MustParseAddr("2001:db8::20"), DUID: "00:03:00:01:52:54:00:00:00:01", Name: "nas", Until: time.Unix(1795287700, 0).UTC()},
 		{Address: netip.MustParseAddr("192.0.2.107"), MAC: "52:54:00:00:00:07", Name: "laptop", Until: time.Unix(1795287600, 0).UTC()},
 		{Address: netip.MustParseAddr("192.0.2.108"), MAC: "52:54:00:00:00:08"},
 	}
-	if err != nil || len(list) != 2 || list[0] != want[0] || list[1] != want[1] {
+	if err != nil || !slices.Equal(list, want) {
 		t.Errorf("%+v, %v", list, err)
 	}
 }

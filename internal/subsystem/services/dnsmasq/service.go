@@ -46,10 +46,14 @@ var Service = service.Descriptor{
 // DHCP's broadcasts make no connections: its answers are opened too.
 func openings(cfg *config.Config) (list []policy.Opening) {
 	udp, both := []uint8{unix.IPPROTO_UDP}, []uint8{unix.IPPROTO_UDP, unix.IPPROTO_TCP}
-	on := slices.Sorted(maps.Keys(cfg.Services.DHCP))
+	on, six := slices.Sorted(maps.Keys(cfg.Services.DHCP)), slices.Sorted(maps.Keys(cfg.Services.DHCPv6))
+	link := []netip.Prefix{netip.MustParsePrefix("fe80::/10")}
 	list = append(list,
 		policy.Opening{Text: "DHCP server", Protocols: udp, From: 68, Port: 67, Interfaces: on, IPv4: true}, // RFC 2131 section 4.1
-		policy.Opening{Text: "DHCP server", Protocols: udp, From: 67, Port: 68, Interfaces: on, IPv4: true, Out: true})
+		policy.Opening{Text: "DHCP server", Protocols: udp, From: 67, Port: 68, Interfaces: on, IPv4: true, Out: true},
+		// A request to all servers makes no connection (RFC 8415 section 7.2).
+		policy.Opening{Text: "DHCPv6 server", Protocols: udp, Source: link, From: 546, Port: 547, Interfaces: six},
+		policy.Opening{Text: "DHCPv6 server", Protocols: udp, From: 547, Port: 546, Interfaces: six, Out: true})
 	if dns := cfg.Services.DNS; dns != nil {
 		list = append(list,
 			policy.Opening{Text: "DNS", Protocols: both, Port: 53, Interfaces: dns.Interfaces},
@@ -131,7 +135,8 @@ func resolvConf(servers []netip.Addr) string {
 // Lease is an address that a host was given.
 type Lease struct {
 	Address netip.Addr `json:"address"`
-	MAC     string     `json:"mac"`
+	MAC     string     `json:"mac,omitempty"`  // IPv4
+	DUID    string     `json:"duid,omitempty"` // IPv6 (RFC 8415, section 11)
 	Name    string     `json:"name,omitempty"`
 	Until   time.Time  `json:"until,omitzero"` // zero: for ever
 }
@@ -156,7 +161,8 @@ func (s *Daemon) Leases() ([]Lease, error) {
 	return list, lines.Err()
 }
 
-// readLease reads a line of dnsmasq's file: the end in seconds of 1970, MAC, address, name or *, client id.
+// readLease reads a line of dnsmasq's file: the end in seconds of 1970, MAC, address, name or *, client id. For IPv6 the
+// identity association stands in the place of the MAC, and the DUID in that of the client id.
 func readLease(line string) (l Lease, ok bool) {
 	f := strings.Fields(line)
 	if len(f) < 4 {
@@ -169,7 +175,13 @@ func readLease(line string) (l Lease, ok bool) {
 	if l.Address, err = netip.ParseAddr(f[2]); err != nil {
 		return l, false
 	}
-	if l.MAC = f[1]; end != 0 {
+	switch {
+	case l.Address.Is4():
+		l.MAC = f[1]
+	case len(f) > 4 && f[4] != "*":
+		l.DUID = f[4]
+	}
+	if end != 0 {
 		l.Until = time.Unix(end, 0).UTC()
 	}
 	if f[3] != "*" {

@@ -116,7 +116,8 @@ func TestPrefixDelegation(t *testing.T) {
 			return netip.MustParsePrefix(network).Contains(p.Prefix.Addr()) && p.Prefix.Bits() == 56 && len(p.Networks) == 1 && p.Networks[0].Interface == "lan"
 		})
 		p := prefix()
-		isp.run(fmt.Sprintf("ip -6 route replace %s via $(ip -6 neigh show dev eth0 | awk '/^fe80/ {print $1; exit}') dev eth0", p.Prefix))
+		router, _, _ := strings.Cut(b.inside("ip -6 -o addr show dev wan scope link | awk '{print $4; exit}'"), "/")
+		isp.run(fmt.Sprintf("ip -6 route replace %s via %s dev eth0", p.Prefix, router))
 		lan := p.Networks[0].Address.Masked()
 		eventually(t, "an address at home in "+lan.String(), func() bool {
 			for _, word := range strings.Fields(home.run("ip -6 addr show dev eth0 scope global -tentative -deprecated")) {

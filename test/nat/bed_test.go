@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,6 +80,7 @@ func (b *bed) apply(text string) {
 	b.t.Helper()
 	if b.daemon != nil {
 		b.daemon.apply(b.t, interfaces+text)
+		b.settles()
 		must(b.t, netlink.ConntrackTableFlush(netlink.ConntrackTable))
 		return
 	}
@@ -93,7 +95,25 @@ func (b *bed) apply(text string) {
 	must(b.t, b.firewall.Apply(b.t.Context(), f))
 	must(b.t, b.kernel.Apply(b.t.Context(), k))
 	must(b.t, b.kernel.Forwarding(b.t.Context(), true))
+	b.settles()
 	must(b.t, netlink.ConntrackTableFlush(netlink.ConntrackTable))
+}
+
+// settles waits until the router's IPv6 addresses are its own for sure (RFC 4862, section 5.4): before that it asks for no
+// neighbour, and gives up after three seconds.
+func (b *bed) settles() {
+	b.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		list, err := netlink.AddrList(nil, netlink.FAMILY_V6)
+		must(b.t, err)
+		tentative := slices.ContainsFunc(list, func(a netlink.Addr) bool { return a.Flags&unix.IFA_F_TENTATIVE != 0 })
+		if !tentative {
+			return
+		}
+		if time.Now().After(end) {
+			b.t.Fatalf("addresses are still tentative: %v", list)
+		}
+	}
 }
 
 // host is a network namespace at the far end of a port of the router.

@@ -15,6 +15,7 @@ import (
 
 	"minne/internal/subsystem/fastpath"
 	"minne/internal/subsystem/services/wireguard"
+	"minne/internal/testing/testns"
 )
 
 // newWireGuardKeys are the keys of one end.
@@ -34,10 +35,7 @@ func (n *neighbour) wireGuardIn(device, private, setting, address string) {
 	n.t.Helper()
 	n.t.Cleanup(func() { _ = os.Remove("/var/run/wireguard/" + device + ".sock") }) // which a program that is killed leaves
 	n.serve("LOG_LEVEL=error exec wireguard-go -f " + device)
-	eventually(n.t, "wireguard-go has its device", func() bool {
-		_, err := n.try("wg show " + device)
-		return err == nil
-	})
+	eventually(n.t, "wireguard-go has its device", func() bool { return testns.WireGuardListens(device) == nil })
 	n.write("key", private+"\n")
 	n.run("wg set " + device + " private-key key " + setting + " && ip addr add " + address + " dev " + device + " && ip link set " + device + " up")
 }

@@ -207,8 +207,17 @@ func TestFloodPing(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t)
 	for _, to := range []string{ispV4, ispV6} {
+		pings := func(args ...string) {
+			n.client.run("", "ping", append([]string{"-n", "-q", "-e", "4711", "-w", "30", to}, args...)...) // always one connection
+		}
+		eventually(t, "the fast path carries pings to "+to, func() bool { // it asks conntrack once a second: the flood may take less
+			pings("-c", "1")
+			var a flows.Answer
+			must(t, json.Unmarshal([]byte(n.must("show", "flows", "dst", to, "fast-path", "--json")), &a))
+			return len(a.Flows) > 0
+		})
 		before := n.carried("lan")
-		n.client.run("", "ping", "-n", "-q", "-f", "-c", "4000", "-w", "30", to)
+		pings("-f", "-c", "4000")
 		if got := n.carried("lan") - before; got < 2000 {
 			t.Errorf("%s: the fast path carried %d of 4000 pings", to, got)
 		}

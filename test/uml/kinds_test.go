@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"minne/internal/testing/testns"
 )
 
 // Hosts red and blue have the same addresses twice, in a VRF and outside of it: who answers tells which table was asked.
@@ -197,10 +199,7 @@ func (k keys) speakIn(t *testing.T, b bed, node, peer string) {
 	if _, err := b.Node(node).Start("wireguard", "env", "LOG_LEVEL=error", "wireguard-go", "-f", device); err != nil {
 		t.Fatal(err)
 	}
-	b.until(t, "wireguard-go has its device", func() error {
-		_, err := b.Node(node).Run(t.Context(), "wg", "show", device)
-		return err
-	})
+	b.until(t, "wireguard-go has its device", func() error { return testns.WireGuardListens(device) })
 	b.run(t, node, "sh", "-ec", fmt.Sprintf(`f=$(mktemp); echo '%s' >$f
 wg set %[2]s private-key $f listen-port 51820 peer '%[3]s' endpoint 192.0.2.1:51820 allowed-ips 0.0.0.0/0
 rm $f; ip link set %[2]s mtu 1420 up; ip route add 10.1.0.0/24 dev %[2]s; ip route add 10.8.0.0/24 dev %[2]s`, k.private, device, peer))

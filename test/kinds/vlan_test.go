@@ -26,7 +26,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testuml.Main(m, append([]string{"veth", "8021q", "dummy", "ipv6", "bonding", "bridge", "vrf"}, bypassModules...)...)
+	testuml.Main(m, append([]string{"veth", "8021q", "dummy", "ipv6", "bonding", "bridge", "vrf", "ip_gre", "ipip", "sit", "vxlan"}, bypassModules...)...)
 }
 
 // config is a trunk with one customer VLAN and one inside another (QinQ), and a port without tags.
@@ -234,6 +234,12 @@ func checkHosts(t *testing.T, r running, trunk, plain host) {
 // echo sends datagrams one after another from client to a server at address and wants each one back.
 func echo(t *testing.T, server, client host, address string, count int) {
 	t.Helper()
+	echoFrom(t, server, client, "", address, count)
+}
+
+// echoFrom has the client send from an address of its own; "" for any.
+func echoFrom(t *testing.T, server, client host, source, address string, count int) {
+	t.Helper()
 	var listener net.PacketConn
 	server.do(t, func() {
 		var err error
@@ -255,7 +261,11 @@ func echo(t *testing.T, server, client host, address string, count int) {
 		}
 	}()
 	client.do(t, func() {
-		c, err := net.Dial("udp", address)
+		var d net.Dialer
+		if source != "" {
+			d.LocalAddr = &net.UDPAddr{IP: net.ParseIP(source)}
+		}
+		c, err := d.Dial("udp", address)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -137,6 +137,9 @@ func (s *running) setServers(from string, list []netip.Addr) error {
 // subsystems returns the services in the order in which a commit puts them in place.
 func (s *running) subsystems() (list []Subsystem) {
 	for _, r := range s.all {
+		if r.Render == nil { // nothing but openings of the firewall
+			continue
+		}
 		list = append(list, part[any]{
 			name:    r.Name,
 			render:  func(in Input) (any, error) { return r.Render(in.Config, in.Secrets) },

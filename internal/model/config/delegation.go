@@ -24,7 +24,7 @@ func (c *checker) delegation() {
 		i, path := c.cfg.Interfaces[name], joinPath("interfaces", name)
 		switch kind := c.cfg.Kind(name); {
 		case i.DHCPv6 == nil:
-		case kind.Alone || kind.Name == "vrf" || kind.Name == "wireguard":
+		case kind.Alone || kind.Routed:
 			c.refuse(path+".dhcpv6", fmt.Sprintf("%s leads to no provider", name), "a port, a VLAN, a bond, a bridge or a PPPoE session", "")
 		case c.vrfOf(name) != "":
 			c.refuse(path+".dhcpv6", fmt.Sprintf("%s is in VRF %s, and this is for interfaces of the main table only", name, c.vrfOf(name)), "an interface outside of VRFs", "")

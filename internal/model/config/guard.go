@@ -17,10 +17,10 @@ type Guard struct {
 	Link             *GuardLimit `yaml:"link" json:"link,omitempty" doc:"LLDP, LACP, spanning tree, IS-IS, 802.1X, PPPoE discovery. Absent: 1000 a second, 200 of each source."`
 	DHCP             *GuardLimit `yaml:"dhcp" json:"dhcp,omitempty" doc:"DHCP. Absent: 1000 a second, 20 of each source."`
 	TCP              *GuardLimit `yaml:"tcp" json:"tcp,omitempty" doc:"TCP to the router that belongs to none of its connections: new ones, scans, SYN floods. Absent: 2000 a second, 200 of each source."`
-	UDP              *GuardLimit `yaml:"udp" json:"udp,omitempty" doc:"UDP to open ports of the router. Absent: 20000 a second, 5000 of each source."`
+	UDP              *GuardLimit `yaml:"udp" json:"udp,omitempty" doc:"UDP to open ports of the router. Absent: 20000 a second, 5000 of each source; with WireGuard or VXLAN 40000 and 30000 times the number of CPUs."`
 	UDPClosed        *GuardLimit `yaml:"udp-closed" json:"udp-closed,omitempty" doc:"UDP to closed ports of the router. Absent: 500 a second, 50 of each source."`
 	ICMP             *GuardLimit `yaml:"icmp" json:"icmp,omitempty" doc:"ICMP to the router. Absent: 1000 a second, 100 of each source."`
-	Protocols        *GuardLimit `yaml:"protocols" json:"protocols,omitempty" doc:"Other protocols to the router: tunnels. Absent: 20000 a second, and 10000 of each source while that is short."`
+	Protocols        *GuardLimit `yaml:"protocols" json:"protocols,omitempty" doc:"Other protocols to the router: tunnels. Absent: 20000 a second, and 10000 of each source while that is short; with a tunnel of type gre, ipip or 6in4 40000 and 30000 times the number of CPUs."`
 	TTL              *GuardLimit `yaml:"ttl" json:"ttl,omitempty" doc:"TTL or hop limit expired. Absent: 1000 a second for each CPU, 200 of each source."`
 	NoRoute          *GuardLimit `yaml:"no-route" json:"no-route,omitempty" doc:"No route, or an unreachable or prohibit route. Absent: 1000 a second for each CPU, 200 of each source."`
 	NoNeighbour      *GuardLimit `yaml:"no-neighbour" json:"no-neighbour,omitempty" doc:"To hosts whose MAC the kernel must resolve first. Absent: 2000 a second for each CPU, 500 of each source."`

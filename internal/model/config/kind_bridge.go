@@ -29,12 +29,12 @@ func (b *Bridge) kind() Kind {
 }
 
 // bridged are the kinds of interfaces that a bridge takes besides ports: those with Ethernet frames.
-var bridged = []string{"bond", "vlan"}
+var bridged = []string{"bond", "vlan", "tunnel"}
 
 func (b *Bridge) check(c *checker, path, name string) {
 	for n, p := range b.Ports {
 		if k := c.cfg.Kind(p); c.cfg.Interfaces[p] != nil && !k.Port && p != loopback && !slices.Contains(bridged, k.Name) {
-			c.refuse(indexPath(path+".ports", n), fmt.Sprintf("%s is a %s, which is no port of a bridge", p, k.Name), "a port, a bond or a VLAN", "")
+			c.refuse(indexPath(path+".ports", n), fmt.Sprintf("%s is a %s, which is no port of a bridge", p, k.Name), "a port, a bond, a VLAN or a tunnel of type vxlan", "")
 		}
 	}
 	for n, p := range b.Isolated {

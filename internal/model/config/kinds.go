@@ -24,6 +24,7 @@ type Kind struct {
 	Bundles  bool     // its members are parts of it and have no packets of their own; else they stay interfaces of the router
 	Dialed   bool     // the program that dials makes its link, which goes and comes with the session
 	FastPath Program  //
+	Kernel   string   // why only the kernel carries its packets, where its link alone does not tell; "" for no reason
 }
 
 // Parent is an interface that another one sits on, or that belongs to another one.

@@ -50,6 +50,7 @@ type Interface struct {
 	Ethernet     *Ethernet        `yaml:"ethernet" json:"ethernet,omitempty" doc:"Settings of the port's hardware: queues, rings, coalescing, speed. Absent ones stay as the driver has them."`
 	PPPoE        *PPPoE           `yaml:"pppoe" json:"pppoe,omitempty" doc:"Makes this interface a PPPoE session with a provider, who gives the address."`
 	WireGuard    *WireGuard       `yaml:"wireguard" json:"wireguard,omitempty" doc:"Makes this interface a WireGuard tunnel."`
+	Tunnel       *Tunnel          `yaml:"tunnel" json:"tunnel,omitempty" doc:"Makes this interface a tunnel without encryption: GRE, IP in IP, IPv6 in IPv4 or VXLAN."`
 	Description  string           `yaml:"description" json:"description,omitempty" doc:"Free text of at most 200 characters." example:"fibre to ISP A"`
 	Addresses    []Address        `yaml:"addresses" json:"addresses,omitempty" doc:"Addresses with prefix length." ordered:"true" example:"192.0.2.1/24"`
 	DHCP         *OnOff           `yaml:"dhcp" json:"dhcp,omitempty" doc:"DHCP client: gets an IPv4 address, a default route and DNS servers." default:"off" enum:"on,off"`

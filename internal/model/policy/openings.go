@@ -12,9 +12,9 @@ import (
 // zones' rules say. Answers belong to known connections and need no opening.
 type Opening struct {
 	Text       string         // what is permitted, as the rule is called: "DNS"
-	Protocols  []uint8        // IP protocols with ports
-	From, Port uint16         // source and destination port; From 0 for any
-	Source     []netip.Prefix // of the packets that come in, none for any
+	Protocols  []uint8        // IP protocols
+	From, Port uint16         // source and destination port, 0 for any
+	Hosts      []netip.Prefix // at the other end, none for any
 	Interfaces []string       // by which the packets come, or with Out leave; none permits nothing
 	Out        bool           // the router sends them; else they are for it
 	Anywhere   bool           // with Out: by every interface
@@ -26,16 +26,18 @@ func (c *compiler) open(o Opening) {
 	if len(o.Interfaces) == 0 && !(o.Out && o.Anywhere) {
 		return
 	}
-	r := Rule{Text: o.Text, Protocols: o.Protocols, Interfaces: slices.Sorted(slices.Values(o.Interfaces)), IPv4: o.IPv4, Ports: onePort(o.Port)}
-	if !o.Out {
-		r.Source.Prefixes = o.Source
+	r := Rule{Text: o.Text, Protocols: o.Protocols, Interfaces: slices.Sorted(slices.Values(o.Interfaces)), IPv4: o.IPv4}
+	if o.Port != 0 {
+		r.Ports = onePort(o.Port)
 	}
 	if o.From != 0 {
 		r.SourcePorts = onePort(o.From)
 	}
 	if o.Out {
+		r.Destination.Prefixes = o.Hosts
 		c.serviceOut(r)
 	} else {
+		r.Source.Prefixes = o.Hosts
 		c.serviceIn(r)
 	}
 }

@@ -30,6 +30,7 @@ type DesiredPort struct {
 	Evaluated bool             `json:"evaluated,omitempty"` // the firewall evaluates its packets: off until it is told (Firewall.Apply)
 	AntiSpoof config.AntiSpoof `json:"anti-spoof"`          // on top of the kernel's rp_filter
 	Carried   bool             `json:"carried,omitempty"`   // by the program of the port that it sits on: none of its own
+	Kernel    string           `json:"kernel,omitempty"`    // why only the kernel carries its packets
 }
 
 // Render is what cfg asks of the fast path.
@@ -44,11 +45,12 @@ func Render(cfg *config.Config) (Desired, error) {
 	evaluated, masters := evaluates(cfg), cfg.Masters()
 	for name, i := range cfg.Interfaces {
 		kind := cfg.Kind(name)
-		if kind.Name != "" && kind.FastPath == config.NoProgram && !kind.Routed || masters[name].Kind.Name == "bond" {
+		if kind.Name != "" && kind.FastPath == config.NoProgram && !kind.Routed && kind.Kernel == "" || masters[name].Kind.Name == "bond" {
 			continue // a bond puts the program that it has on its ports, and takes no port that has one
 		}
 		d.Interfaces[name] = DesiredPort{
-			FastPath:  d.Mode != "off" && i.FastPath.On() && !i.Disabled,
+			FastPath:  d.Mode != "off" && i.FastPath.On() && !i.Disabled && kind.Kernel == "",
+			Kernel:    kind.Kernel,
 			Evaluated: evaluated,
 			AntiSpoof: i.AntiSpoof,
 			Carried:   kind.FastPath == config.ParentProgram,

@@ -188,6 +188,8 @@ func (f *FastPath) whyOff(name string, d DesiredPort) string {
 		return why
 	case f.desired.Mode == "off":
 		return "fast-path mode is off"
+	case d.Kernel != "":
+		return d.Kernel
 	case d.Evaluated && f.firewall.policy == nil:
 		return "waiting for the firewall's rules"
 	case !d.FastPath:

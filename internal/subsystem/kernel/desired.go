@@ -141,7 +141,7 @@ func renderInterfaces(cfg *config.Config) ([]DesiredInterface, error) {
 			}
 		}
 		placed[name] = true
-		i := renderInterface(name, c, kind)
+		i := renderInterface(name, c, kind, cfg.MTU(name))
 		if m := masters[name]; m.Kind.Bundles {
 			i.MTU = cfg.Interfaces[m.Name].MTU
 		}
@@ -159,8 +159,8 @@ func renderInterfaces(cfg *config.Config) ([]DesiredInterface, error) {
 	return list, nil
 }
 
-func renderInterface(name string, c *config.Interface, kind config.Kind) DesiredInterface {
-	i := DesiredInterface{Name: name, Kind: kind, Description: c.Description, MTU: c.MTU, Down: c.Disabled, Ethernet: portSettings(c.Ethernet)}
+func renderInterface(name string, c *config.Interface, kind config.Kind, mtu int) DesiredInterface {
+	i := DesiredInterface{Name: name, Kind: kind, Description: c.Description, MTU: mtu, Down: c.Disabled, Ethernet: portSettings(c.Ethernet)}
 	if c.DHCP.On() || c.DHCPv6 != nil {
 		i.Distance = c.DHCPDistance
 	}

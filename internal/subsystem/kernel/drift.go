@@ -36,7 +36,7 @@ func (k *Kernel) Drifted() bool {
 			return true
 		}
 	}
-	return k.settingsDrifted() || k.proxiesDrifted()
+	return k.settingsDrifted() || k.proxiesDrifted() || k.farEndsDrifted()
 }
 
 func (k *Kernel) settingsDrifted() bool {

@@ -26,9 +26,10 @@ import (
 
 // linkKind is how the kernel makes and keeps links of one kind.
 type linkKind struct {
-	name    string // as config.Kind.Name, and the kernel's own word (IFLA_INFO_KIND)
-	title   string // in messages: "VLAN"
-	lacking string // what to do about a kernel that does not know the kind
+	name    string   // as config.Kind.Name
+	links   []string // the kernel's words for such links (IFLA_INFO_KIND); none where that is name
+	title   string   // in messages: "VLAN"
+	lacking string   // what to do about a kernel that does not know the kind
 
 	// want is the link that an interface asks for; its name, mark and parent are filled in later.
 	want func(i *config.Interface) netlink.Link
@@ -48,9 +49,9 @@ type linkKind struct {
 	instead func(name string) error
 }
 
-var kinds = []*linkKind{&vlan, &dummy, &bond, &bridge, &vrf, &wireGuard}
+var kinds = []*linkKind{&vlan, &dummy, &bond, &bridge, &vrf, &wireGuard, &tunnel}
 
-// kindNamed returns the row of a kind, nil for one that Minne does not make.
+// kindNamed returns the row of a kind of interface, nil for one that Minne does not make.
 func kindNamed(name string) *linkKind {
 	if n := slices.IndexFunc(kinds, func(k *linkKind) bool { return k.name == name }); n >= 0 {
 		return kinds[n]
@@ -58,12 +59,25 @@ func kindNamed(name string) *linkKind {
 	return nil
 }
 
+// kindOf returns the row of what the kernel calls a kind of link, nil for one that Minne does not make.
+func kindOf(link string) *linkKind {
+	if n := slices.IndexFunc(kinds, func(k *linkKind) bool { return k.makes(link) }); n >= 0 {
+		return kinds[n]
+	}
+	return nil
+}
+
+// makes says whether what the kernel calls a kind of link is of this kind.
+func (k *linkKind) makes(link string) bool {
+	return slices.Contains(k.links, link) || k.links == nil && k.name == link
+}
+
 // borrowers are the kinds of links, Minne's or not, that show the MAC address of a link below.
 var borrowers = []string{"vlan", "macvlan", "macvtap", "macsec", "ipvlan", "ipvtap", "bridge", "bond", "team", "vrf"}
 
 // typed reads the body of an RTM_NEWLINK of a kind that Minne makes; k is nil for any other.
 func typed(name string, body []byte) (k *linkKind, l netlink.Link) {
-	if k = kindNamed(name); k == nil {
+	if k = kindOf(name); k == nil {
 		return nil, nil
 	}
 	l, err := netlink.LinkDeserialize(nil, body)
@@ -78,7 +92,7 @@ func (l *link) made() *linkKind {
 	if l.Group != ownedGroup {
 		return nil
 	}
-	return kindNamed(l.Kind)
+	return kindOf(l.Kind)
 }
 
 // on says what a link sits on.
@@ -134,7 +148,7 @@ func (b *bound) bindMade(links []link) {
 	}
 	want := b.request(parent)
 	for n := range links {
-		if l := &links[n]; l.Kind == b.Kind.Name && b.kind().same(want, l.as) {
+		if l := &links[n]; b.kind().makes(l.Kind) && b.kind().same(want, l.as) {
 			b.link = l
 			return
 		}

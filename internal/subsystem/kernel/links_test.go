@@ -32,6 +32,7 @@ type pretended struct {
 	host     string
 	done     []string // writes, in order
 	now      bridging
+	ends     map[int][]netip.Addr // of VXLAN
 	ruled    []tableRule
 	refused  map[string]error // writes that it refuses, in the words of done
 }

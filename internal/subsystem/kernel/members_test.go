@@ -5,6 +5,7 @@ package kernel
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -34,6 +35,19 @@ func (p *pretended) setMaster(index, master int) error {
 }
 
 func (p *pretended) bridging() (bridging, error) { return p.now, nil }
+
+func (p *pretended) farEnds() (map[int][]netip.Addr, error) { return p.ends, nil }
+
+func (p *pretended) setFarEnd(index int, a netip.Addr, there bool) error {
+	p.did("far end %s of %s: %t", a, p.at(index).Name, there)
+	if p.ends == nil {
+		p.ends = map[int][]netip.Addr{}
+	}
+	if p.ends[index] = slices.DeleteFunc(p.ends[index], func(o netip.Addr) bool { return o == a }); there {
+		p.ends[index] = sortedAddrs(append(p.ends[index], a))
+	}
+	return nil
+}
 
 func (p *pretended) setSTP(index int, on bool) error { p.now.stp[index] = on; return nil }
 

@@ -106,6 +106,7 @@ func (r *round) compare(ctx context.Context) error {
 			r.enslaves()
 			return r.bridges()
 		}},
+		{"far ends", r.farEnds},
 		{"hardware settings", r.hardware},
 		{"links", func() error {
 			r.sizes()

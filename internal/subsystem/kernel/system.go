@@ -50,6 +50,8 @@ type system interface {
 	setUp(index int, up bool) error
 	setMaster(index, master int) error
 	setSTP(index int, on bool) error
+	farEnds() (map[int][]netip.Addr, error)
+	setFarEnd(index int, a netip.Addr, there bool) error
 	setIsolated(index int, on bool) error
 	setBridgeVLAN(index, id int, flags uint16, self, there bool) error
 	addRule(u tableRule) error

@@ -117,3 +117,59 @@ func TestOpeningOfNoInterface(t *testing.T) {
 		}
 	}
 }
+
+// The outer packets of tunnels come in from their far ends by the interfaces that are named, and go out.
+func TestTunnelOpenings(t *testing.T) {
+	cfg, err := config.Parse("test.yaml", []byte(`version: 1
+interfaces:
+  wan: {zone: wan, addresses: [198.51.100.1/24]}
+  lan: {zone: lan, addresses: [192.0.2.1/24]}
+  a: {zone: lan, tunnel: {type: gre, remote: 203.0.113.9, interfaces: [wan]}}
+  b: {zone: lan, tunnel: {type: 6in4, remote: 203.0.113.8}}
+  c: {zone: lan, tunnel: {type: vxlan, id: 5, port: 8472, remotes: [203.0.113.7, 203.0.113.6], interfaces: [wan]}}
+firewall:
+  policies: [{from: self, to: wan, default: deny}]
+`))
+	if err == nil {
+		err = config.Check(cfg, config.Secrets{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := policy.Compile(cfg, Openings(cfg), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		in, far  string
+		protocol uint8
+		port     uint16
+		rule     string
+	}{
+		{"wan", "203.0.113.9", unix.IPPROTO_GRE, 0, "tunnel a"},
+		{"wan", "203.0.113.8", unix.IPPROTO_GRE, 0, ""},
+		{"lan", "203.0.113.9", unix.IPPROTO_GRE, 0, ""},
+		{"wan", "203.0.113.9", unix.IPPROTO_UDP, 0, ""},
+		{"wan", "203.0.113.8", unix.IPPROTO_IPV6, 0, ""}, // it names no interface
+		{"wan", "203.0.113.6", unix.IPPROTO_UDP, 8472, "tunnel c"},
+		{"wan", "203.0.113.6", unix.IPPROTO_UDP, 4789, ""},
+		{"wan", "203.0.113.5", unix.IPPROTO_UDP, 8472, ""},
+		{"", "203.0.113.9", unix.IPPROTO_GRE, 0, "tunnel a"},
+		{"", "203.0.113.8", unix.IPPROTO_IPV6, 0, "tunnel b"},
+		{"", "203.0.113.9", unix.IPPROTO_IPV6, 0, ""},
+		{"", "203.0.113.7", unix.IPPROTO_UDP, 8472, "tunnel c"},
+	} {
+		p := policy.Packet{In: c.in, Source: netip.MustParseAddr(c.far), Destination: netip.MustParseAddr("198.51.100.1"), Protocol: c.protocol, SourcePort: 40000, DestPort: c.port, HopLimit: 64}
+		if c.in == "" {
+			p.Out, p.Source, p.Destination = "wan", p.Destination, p.Source
+		}
+		rule := ""
+		v := policy.Evaluate(r.Policy, p, policy.New)
+		if v.Rule != nil && v.Action == policy.Permit {
+			rule = v.Rule.Text
+		}
+		if rule != c.rule {
+			t.Errorf("%+v: %v by %q", c, v.Action, rule)
+		}
+	}
+}

@@ -20,6 +20,7 @@ import (
 	"minne/internal/subsystem/services/resolv"
 	"minne/internal/subsystem/services/service"
 	"minne/internal/subsystem/services/ssh"
+	"minne/internal/subsystem/services/tunnels"
 	"minne/internal/subsystem/services/wireguard"
 )
 
@@ -35,6 +36,7 @@ var All = []*service.Descriptor{
 	&ssh.Service,
 	&lldp.Service,
 	&wireguard.Service,
+	&tunnels.Service,
 }
 
 // Openings are what the services of a configuration need of the firewall.

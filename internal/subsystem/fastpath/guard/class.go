@@ -58,6 +58,7 @@ type class struct {
 	// sparing: sources have no more than their share only while half of what the class may have at
 	// once is used up. A tunnel is one source, and may have what nobody else wants.
 	sparing bool
+	tunnels func(*config.Interface) bool           // whether packets of such a tunnel come by it; nil for none
 	limit   func(*config.Guard) *config.GuardLimit // nil when it can't be limited
 }
 
@@ -95,8 +96,11 @@ var classes = [Classes]class{
 	TCP: {name: "tcp", text: "TCP to the router outside of its connections: new ones, scans, SYN floods",
 		hint:   "a SYN flood or port scan against the router: a firewall rule to self can deny it",
 		budget: Budget{2_000, 200}, limit: func(g *config.Guard) *config.GuardLimit { return g.TCP }},
-	UDP: {name: "udp", text: "UDP to open ports of the router (DNS, NTP, WireGuard)",
-		hint:   "a flood against a service of the router; if the service is only busy, raise fast-path.guard.udp",
+	UDP: {name: "udp", text: "UDP to open ports of the router (DNS, NTP, WireGuard, VXLAN)",
+		hint: "a flood against a service of the router; if the service is only busy, raise fast-path.guard.udp",
+		tunnels: func(i *config.Interface) bool {
+			return i.WireGuard != nil || i.Tunnel != nil && i.Tunnel.Type == "vxlan"
+		},
 		budget: Budget{20_000, 5_000}, limit: func(g *config.Guard) *config.GuardLimit { return g.UDP }},
 	UDPClosed: {name: "udp-closed", text: "UDP to closed ports of the router",
 		hint:   "a flood or port scan against the router",
@@ -105,8 +109,9 @@ var classes = [Classes]class{
 		hint:   "a ping flood; if you have many monitoring hosts, raise fast-path.guard.icmp",
 		budget: Budget{1_000, 100}, limit: func(g *config.Guard) *config.GuardLimit { return g.ICMP }},
 	Protocols: {name: "protocols", text: "other protocols to the router (tunnels)",
-		hint:   "a busy tunnel that ends on this router: raise fast-path.guard.protocols",
-		budget: Budget{20_000, 10_000}, sparing: true, limit: func(g *config.Guard) *config.GuardLimit { return g.Protocols }},
+		hint:    "a busy tunnel that ends on this router: raise fast-path.guard.protocols",
+		tunnels: func(i *config.Interface) bool { return i.Tunnel != nil && i.Tunnel.Type != "vxlan" },
+		budget:  Budget{20_000, 10_000}, sparing: true, limit: func(g *config.Guard) *config.GuardLimit { return g.Protocols }},
 	TTL: {name: "ttl", text: "TTL or hop limit expired: the kernel sends an error",
 		hint:   "a routing loop, or a flood",
 		budget: Budget{1_000, 200}, perCPU: true, limit: func(g *config.Guard) *config.GuardLimit { return g.TTL }},

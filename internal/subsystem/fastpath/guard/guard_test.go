@@ -70,6 +70,25 @@ func TestRender(t *testing.T) {
 	}
 }
 
+// Tunnels of the configuration have room for what they carry, unless the configuration says how much.
+func TestRenderTunnels(t *testing.T) {
+	const gre, vxlan = "  a: {tunnel: {type: gre, remote: 203.0.113.9}}\n", "  b: {tunnel: {type: vxlan, id: 5, remote: 203.0.113.9}}\n"
+	for _, c := range []struct {
+		more           string
+		udp, protocols Budget
+	}{
+		{"", Budget{20_000, 5_000}, Budget{20_000, 10_000}},
+		{gre, Budget{20_000, 5_000}, Budget{160_000, 120_000}},
+		{vxlan, Budget{160_000, 120_000}, Budget{20_000, 10_000}},
+		{vxlan + "fast-path: {guard: {udp: {per-source: 7}}}\n", Budget{160_000, 7}, Budget{20_000, 10_000}},
+	} {
+		s := Render(parsed(t, "version: 1\ninterfaces:\n  lan: {}\n"+c.more), 4)
+		if s.Budgets[UDP] != c.udp || s.Budgets[Protocols] != c.protocols {
+			t.Errorf("%q: %+v, %+v", c.more, s.Budgets[UDP], s.Budgets[Protocols])
+		}
+	}
+}
+
 // TestEveryClassCanBeLimited sets each key of the configuration, and finds it in the class of that name;
 // what the schema tells of the default is the default.
 func TestEveryClassCanBeLimited(t *testing.T) {

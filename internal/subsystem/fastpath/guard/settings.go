@@ -31,17 +31,31 @@ func Render(cfg *config.Config, cpus int) Settings {
 	g := &cfg.FastPath.Guard
 	s := Settings{On: g.Mode.On(), Ports: max(1, len(cfg.Interfaces)), Peers: peers(cfg)}
 	for c := range classes {
-		s.Budgets[c] = classes[c].asked(g, max(1, cpus))
+		s.Budgets[c] = classes[c].asked(g, classes[c].ordinary(cfg, max(1, cpus)))
 	}
 	return s
 }
 
-// asked is a class's budget: what the configuration says, else the default.
-func (c *class) asked(g *config.Guard, cpus int) Budget {
+// tunnelled is the budget of a class by which packets of configured tunnels come, for each processor: a tunnel may be
+// most of a router's traffic, and the kernel opens it on the processor that it comes in by.
+var tunnelled = Budget{40_000, 30_000}
+
+// ordinary is a class's budget where the configuration does not say otherwise.
+func (c *class) ordinary(cfg *config.Config, cpus int) Budget {
 	b := c.budget
 	if c.perCPU {
 		b.PerSecond *= cpus
 	}
+	for _, i := range cfg.Interfaces {
+		if c.tunnels != nil && c.tunnels(i) {
+			return Budget{tunnelled.PerSecond * cpus, tunnelled.PerSource * cpus}
+		}
+	}
+	return b
+}
+
+// asked is a class's budget: what the configuration says, else the ordinary one.
+func (c *class) asked(g *config.Guard, b Budget) Budget {
 	if c.limit == nil {
 		return b
 	}

@@ -113,7 +113,7 @@ func openings(cfg *config.Config) []policy.Opening {
 	udp := []uint8{unix.IPPROTO_UDP}
 	link := []netip.Prefix{netip.MustParsePrefix("fe80::/10")}
 	return []policy.Opening{
-		{Text: "DHCPv6 client", Protocols: udp, Source: link, Port: 546, Interfaces: on},
+		{Text: "DHCPv6 client", Protocols: udp, Hosts: link, Port: 546, Interfaces: on},
 		{Text: "DHCPv6 client", Protocols: udp, From: 546, Port: 547, Interfaces: on, Out: true},
 	}
 }

@@ -52,7 +52,7 @@ func openings(cfg *config.Config) (list []policy.Opening) {
 		policy.Opening{Text: "DHCP server", Protocols: udp, From: 68, Port: 67, Interfaces: on, IPv4: true}, // RFC 2131 section 4.1
 		policy.Opening{Text: "DHCP server", Protocols: udp, From: 67, Port: 68, Interfaces: on, IPv4: true, Out: true},
 		// A request to all servers makes no connection (RFC 8415 section 7.2).
-		policy.Opening{Text: "DHCPv6 server", Protocols: udp, Source: link, From: 546, Port: 547, Interfaces: six},
+		policy.Opening{Text: "DHCPv6 server", Protocols: udp, Hosts: link, From: 546, Port: 547, Interfaces: six},
 		policy.Opening{Text: "DHCPv6 server", Protocols: udp, From: 547, Port: 546, Interfaces: six, Out: true})
 	if dns := cfg.Services.DNS; dns != nil {
 		list = append(list,

@@ -125,3 +125,65 @@ func (b bed) apply(t *testing.T, text string) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }
+
+// TestPPPoEWholePackets: with frames of 1508 bytes a session, here on a VLAN, carries packets of 1500 bytes (RFC 4638), and with
+// ordinary ones 1492. Both ends are in the router's machine: the cables between machines carry no larger frames.
+func TestPPPoEWholePackets(t *testing.T) {
+	const config = `
+version: 1
+interfaces:
+  p1: {addresses: [10.1.0.1/24]}
+  line: {mtu: 1512}
+  tagged: {mtu: %d, vlan: {parent: line, id: 7}}
+  isp: {mtu: %d, pppoe: {parent: tagged, user: line@isp, secret: isp}}
+fast-path: {mode: generic}
+`
+	b := build(t, `
+version: 1
+nodes:
+  left: {runs: host, ports: {eth0: [10.1.0.2/24]}, gateway: [10.1.0.1]}
+  router:
+    runs: minne
+    machine: uml
+    prepare: |
+      mkdir -p /etc/ppp
+      echo '"line@isp" * "anything" *' >/etc/ppp/chap-secrets
+      printf 'require-chap\nlcp-echo-interval 0\nnodefaultroute\nmtu 1500\nmru 1500\n' >/etc/ppp/pppoe-server-options
+      ip netns add provider
+      ip link add line type veth peer name isp0
+      ip link set isp0 netns provider
+      ip -n provider link set isp0 mtu 1512 up
+      ip -n provider link add link isp0 name isp7 mtu 1508 type vlan id 7
+      ip -n provider link set isp7 up
+      ip netns exec provider pppoe-server -k -I isp7 -L 10.64.0.1 -R 10.64.0.100 -N 2
+    secrets: |
+      isp: anything
+    config: |`+strings.ReplaceAll(fmt.Sprintf(config, 1508, 1500), "\n", "\n      ")+`
+links:
+  - {ends: [left.eth0, router.p1]}
+`)
+	carries := func(mtu int) {
+		t.Helper()
+		ping := func(size int) (string, error) {
+			return b.Node("router").Run(t.Context(), "ping", "-c", "1", "-W", "2", "-M", "do", "-s", fmt.Sprint(size-28), "10.64.0.1") // 28 bytes of IPv4 and ICMP
+		}
+		b.until(t, fmt.Sprintf("packets of %d bytes", mtu), func() error {
+			if out, err := ping(mtu); err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			if _, err := ping(mtu + 1); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("mtu=%d", mtu)) {
+				return fmt.Errorf("one byte more: %v", err)
+			}
+			return nil
+		})
+	}
+	carries(1500)
+	// The provider begins anew with ordinary frames: both ends agree on less than the configuration has.
+	b.run(t, "router", "sh", "-ec", `ip -n provider link set isp7 mtu 1500; sed -i s/1500/1492/ /etc/ppp/pppoe-server-options
+kill $(ip netns pids provider) 2>/dev/null || true
+while [ "$(ip netns pids provider)" ]; do sleep 0.1; done
+ip netns exec provider pppoe-server -k -I isp7 -L 10.64.0.1 -R 10.64.0.100 -N 2`)
+	carries(1492)
+	b.apply(t, fmt.Sprintf(config, 1500, 1492))
+	carries(1492)
+}

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -18,9 +19,13 @@ type PPPoE struct {
 	IPv6         *OnOff `yaml:"ipv6" json:"ipv6,omitempty" doc:"IPv6 on the session, with link-local addresses (IPv6CP, RFC 5072)." default:"on" enum:"on,off"`
 }
 
-// PPPoEMTU is the largest packet of a session on Ethernet: six bytes of PPPoE and two of PPP are in the
-// frame too (RFC 2516 section 7).
-const PPPoEMTU = 1492
+// A session's packets share the frame with six bytes of PPPoE and two of PPP. Without a larger frame that leaves 1492
+// bytes (RFC 2516 section 7); with one, both ends can agree on up to 1500 (RFC 4638).
+const (
+	ethernetMTU = 1500 // of a port whose MTU nobody has set
+	pppoeHeader = 8
+	PPPoEMTU    = ethernetMTU - pppoeHeader
+)
 
 func (p *PPPoE) kind() Kind {
 	return Kind{Name: "pppoe", Parents: []Parent{{"parent", p.Parent}}, Dialed: true}
@@ -37,8 +42,12 @@ func (p *PPPoE) check(c *checker, path, name string) {
 		c.refuse(path+".parent", fmt.Sprintf("%s is a %s, which has no Ethernet frames", p.Parent, k.Name), "a port, a VLAN, a bond or a bridge", "")
 	}
 	switch {
-	case i.MTU > PPPoEMTU:
-		c.refuse(at+".mtu", fmt.Sprintf("mtu %d does not fit into a PPPoE session", i.MTU), fmt.Sprintf("at most %d", PPPoEMTU), "")
+	case i.MTU > ethernetMTU:
+		c.refuse(at+".mtu", fmt.Sprintf("mtu %d does not fit into a PPPoE session", i.MTU), fmt.Sprintf("at most %d", ethernetMTU), "")
+	case cmp.Or(i.MTU, PPPoEMTU)+pppoeHeader > c.carries(p.Parent):
+		need := cmp.Or(i.MTU, PPPoEMTU) + pppoeHeader
+		c.refuse(path+".parent", fmt.Sprintf("a session with mtu %d needs frames of %d bytes on %s, which carries %d", need-pppoeHeader, need, p.Parent, c.carries(p.Parent)),
+			fmt.Sprintf("mtu: %d under interfaces.%s, or mtu: %d or less here", need, p.Parent, c.carries(p.Parent)-pppoeHeader), "")
 	case i.DHCP.On():
 		c.refuse(at+".dhcp", name+" gets its address by PPPoE", "no dhcp", "")
 	}

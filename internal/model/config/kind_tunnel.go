@@ -167,9 +167,6 @@ func (t *Tunnel) overhead() int {
 	return outer
 }
 
-// ethernetMTU is that of a port whose MTU nobody has set.
-const ethernetMTU = 1500
-
 // tunnelMTU is the largest packet that a tunnel carries without fragments: by the smallest MTU of the interfaces that it
 // names, else by that of the interface with its own address, else by Ethernet's.
 func (cfg *Config) tunnelMTU(name string, t *Tunnel) int {

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -138,6 +139,11 @@ func (cfg *Config) sitsOn(name, other string, seen map[string]bool) bool {
 	seen[name] = true
 	k := cfg.Kind(name)
 	return slices.ContainsFunc(append(k.Members, k.Parents...), func(p Parent) bool { return cfg.sitsOn(p.Name, other, seen) })
+}
+
+// carries is the packet size of an interface, as far as the configuration says; else Ethernet's.
+func (c *checker) carries(name string) int {
+	return cmp.Or(c.cfg.mtuOf(name, map[string]bool{}), ethernetMTU)
 }
 
 // mtuBelow refuses a packet size that is more than what an interface sits on can carry: the nearest below

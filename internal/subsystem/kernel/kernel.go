@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -130,6 +131,9 @@ func (k *Kernel) settle(ctx context.Context, r *round) error {
 				continue // it follows from one that failed
 			}
 			err := k.do(ctx, s, r)
+			if err != nil && r.hungUp(s) {
+				continue // the next round does without the session
+			}
 			if err != nil && (!r.lenient || ctx.Err() != nil) {
 				return fmt.Errorf("kernel: %s: %w", s.words(), err)
 			}
@@ -153,6 +157,16 @@ func (k *Kernel) settle(ctx context.Context, r *round) error {
 		maxRounds, strings.Join(left, "; "))
 }
 
+// hungUp says whether the link of a step's interface is one of a session that has ended meanwhile.
+func (r *round) hungUp(s step) bool {
+	n := slices.IndexFunc(r.bound, func(b *bound) bool { return b.Name == s.port && b.Kind.Dialed && b.link != nil })
+	if n < 0 {
+		return false
+	}
+	links, err := r.system.links()
+	return err == nil && !slices.ContainsFunc(links, func(l link) bool { return l.Name == s.port && l.Index == r.bound[n].link.Index })
+}
+
 // do takes one step.
 func (k *Kernel) do(ctx context.Context, s step, r *round) error {
 	if err := ctx.Err(); err != nil {
@@ -166,7 +180,11 @@ func (k *Kernel) do(ctx context.Context, s step, r *round) error {
 		return nil
 	}
 	if s.waits != nil && unreachable(err) {
-		k.log.Warn("route waits until its next hop is reachable", "route", s.change.Object, "reason", err)
+		level := slog.LevelWarn
+		if r.dialed(s.port) { // it waits for the session
+			level = slog.LevelDebug
+		}
+		k.log.Log(ctx, level, "route waits until its next hop is reachable", "route", s.change.Object, "reason", err)
 		r.waiting[*s.waits] = true
 		return nil
 	}

@@ -8,6 +8,7 @@
 package pppoe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -117,10 +118,7 @@ func quote(word string) string {
 // render is pppd for one interface. Echoes find a dead line within 15 seconds. The options of Debian's
 // /etc/ppp/options are read before these, which win.
 func render(name string, i *config.Interface, password, dir string) program.Desired {
-	mtu := config.PPPoEMTU
-	if i.MTU != 0 {
-		mtu = i.MTU
-	}
+	mtu := cmp.Or(i.MTU, config.PPPoEMTU) // more than 1492 is asked for by PPP-Max-Payload (RFC 4638)
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Made by minne; changes here are lost.")

@@ -49,10 +49,11 @@ func Off(inst instance.Instance) error {
 		if err := os.MkdirAll(inst.RunDir, 0o755); err != nil {
 			return fmt.Errorf("directory for the note that the fast path is off: %w", err)
 		}
-		defer alone(inst, handLimit)()
+		// First the note: a daemon that finds it takes the lock no more, however often it looks.
 		if err := os.WriteFile(filepath.Join(inst.RunDir, offNote), nil, 0o644); err != nil {
 			return fmt.Errorf("noting that the fast path is off: %w", err)
 		}
+		defer alone(inst, handLimit)()
 	}
 	return TakeAway(inst)
 }

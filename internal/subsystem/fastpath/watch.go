@@ -67,6 +67,9 @@ func (f *FastPath) look() {
 	if f.tables == nil || !f.applied || f.adopted > 0 && !f.tables.complete {
 		return // a program of an earlier daemon is still there, or none is wanted yet
 	}
+	if f.offByHand() {
+		return // which is told (Trouble)
+	}
 	if f.inst.RunDir != "" {
 		done, err := tryAlone(f.inst)
 		if errors.Is(err, unix.EWOULDBLOCK) {
@@ -77,7 +80,7 @@ func (f *FastPath) look() {
 		}
 	}
 	if f.offByHand() {
-		return // which is told (Trouble)
+		return // since then
 	}
 	again, own := f.foreign, programID(f.onPorts())
 	for _, p := range f.ports {

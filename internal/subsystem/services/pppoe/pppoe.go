@@ -30,13 +30,13 @@ const (
 	prefix = "pppoe-" // of the programs' directories; the interface's name follows
 )
 
-// dial runs pppd again and again, also while the daemon is away. The first pause is a second, for a line that was cut. It
-// doubles up to a minute while no session lasts: providers lock accounts whose password is wrong too often. The
+// dial runs pppd again and again, also while the daemon is away. A session that was cut is dialed at once. Pauses grow from a
+// second to a minute while no session lasts: providers lock accounts whose password is wrong too often. The
 // pid file is for the daemon that comes next; a pppd that outlived its script is in the way of the next one.
 const dial = `#!/bin/sh
 # Made by minne.
 cd "${0%/*}" || exit 1
-steady=60 longest=60 pause=1
+steady=60 longest=60 pause=0
 old=$(cat child 2>/dev/null)
 while [ -n "$old" ] && [ "$(readlink "/proc/$old/cwd")" = "$PWD" ]; do
 	kill "$old"
@@ -52,12 +52,12 @@ while :; do
 	echo "$child" >child
 	wait "$child"
 	read -r ended _ </proc/uptime
-	if [ $((${ended%.*} - ${began%.*})) -ge "$steady" ]; then pause=1; fi
+	if [ $((${ended%.*} - ${began%.*})) -ge "$steady" ]; then pause=0; fi
 	rm -f session
 	sleep "$pause" &
 	child=$!
 	wait "$child"
-	pause=$((2 * pause))
+	pause=$((2 * pause + 1))
 	if [ "$pause" -gt "$longest" ]; then pause=$longest; fi
 done
 `
@@ -135,6 +135,9 @@ func render(name string, i *config.Interface, password, dir string) program.Desi
 	line("noauth\nnoipdefault\nnodefaultroute\nnodetach\nmtu %d\nmru %d", mtu, mtu)
 	line("noaccomp\nnopcomp\nnoccp\nnovj")
 	line("lcp-echo-interval 5\nlcp-echo-failure 3\nusepeerdns")
+	// A request is repeated after a second, not three: pppd waits as long after the provider's end of a session, too (RFC
+	// 1661 section 4.4). The tries last as long as by default, 30 seconds.
+	line("lcp-restart 1\nlcp-max-configure 30\nipcp-restart 1\nipcp-max-configure 30")
 	line("ip-up-script %s\nip-down-script %s", filepath.Join(dir, "ip-up"), filepath.Join(dir, "ip-down"))
 	if i.PPPoE.IPv6.On() {
 		line("+ipv6")

@@ -52,10 +52,10 @@ func dialing(t *testing.T, script string) []string {
 
 // A provider that gives no session is asked more and more seldom; a line that was cut after a session is dialed at once.
 func TestPausesBetweenDials(t *testing.T) {
-	if got, want := strings.Join(dialing(t, dial), " "), "1 2 4 8 16 32 60 60 60"; got != want {
+	if got, want := strings.Join(dialing(t, dial), " "), "0 1 3 7 15 31 60 60 60"; got != want {
 		t.Errorf("without a session: pauses %s, expected %s", got, want)
 	}
-	if got, want := strings.Join(dialing(t, strings.Replace(dial, "steady=60", "steady=0", 1)), " "), "1 1 1 1 1 1 1 1 1"; got != want {
+	if got, want := strings.Join(dialing(t, strings.Replace(dial, "steady=60", "steady=0", 1)), " "), "0 0 0 0 0 0 0 0 0"; got != want {
 		t.Errorf("after sessions that lasted: pauses %s, expected %s", got, want)
 	}
 }

@@ -16,8 +16,8 @@ const tunnelled = `
 version: 1
 system: {hostname: stick, router-id: 10.0.70.1}
 interfaces:
-  wan: {match: {name: t0}, addresses: [10.0.70.1/24, "2001:db8:70::1/64"]}
-  lan: {match: {name: l0}, addresses: [10.0.71.1/24, "2001:db8:71::1/64"]}
+  wan: {match: {name: u0}, addresses: [10.0.70.1/24, "2001:db8:70::1/64"]}
+  lan: {match: {name: k0}, addresses: [10.0.71.1/24, "2001:db8:71::1/64"]}
   by-gre:
     tunnel: {type: gre, local: 10.0.70.1, remote: 10.0.70.2, key: 7}
     addresses: [10.1.1.1/30, "2001:db8:101::1/64"]
@@ -25,15 +25,15 @@ interfaces:
   by-6in4: {tunnel: {type: 6in4, local: 10.0.70.1, remote: 10.0.70.2}, addresses: ["2001:db8:103::1/64"]}
   by-vxlan: {tunnel: {type: vxlan, id: 100, remote: 10.0.70.2}, addresses: [10.1.4.1/24, "2001:db8:104::1/64"]}
   over-6: {tunnel: {type: vxlan, id: 300, local: "2001:db8:70::1", remote: "2001:db8:70::2"}, addresses: [10.1.5.1/24]}
-  l1: {}
+  k1: {}
   wire: {tunnel: {type: vxlan, id: 200, local: 10.0.70.1, remotes: [10.0.70.9, 10.0.70.2]}}
-  site: {bridge: {ports: [l1, wire]}}
+  site: {bridge: {ports: [k1, wire]}}
 `
 
 // TestTunnel carries packets of hosts through each type of tunnel to the kernel's own at the far end, and makes one
 // network of a port and a VXLAN.
 func TestTunnel(t *testing.T) {
-	far, lan, site := newHost(t, "t0", "f0"), newHost(t, "l0", "h0"), newHost(t, "l1", "h1")
+	far, lan, site := newHost(t, "u0", "f0"), newHost(t, "k0", "h0"), newHost(t, "k1", "h1")
 	local, remote := net.IPv4(10, 0, 70, 2).To4(), net.IPv4(10, 0, 70, 1).To4()
 	far.do(t, func() {
 		addAddress(t, "f0", "10.0.70.2/24")
@@ -137,7 +137,7 @@ func TestTunnel(t *testing.T) {
 	echo(t, far, site, "10.0.72.2:7", 3)
 
 	// They go with their sections; what the kernel made by itself stays.
-	r.apply(t, "version: 1\nsystem: {hostname: stick}\ninterfaces: {wan: {match: {name: t0}}}\n")
+	r.apply(t, "version: 1\nsystem: {hostname: stick}\ninterfaces: {wan: {match: {name: u0}}}\n")
 	for _, name := range []string{"by-gre", "by-ipip", "by-6in4", "by-vxlan", "over-6", "wire"} {
 		if _, err := netlink.LinkByName(name); err == nil {
 			t.Errorf("%s is still there", name)

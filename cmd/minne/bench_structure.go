@@ -50,7 +50,7 @@ func (a *app) benchStructure(ctx context.Context, store, asJSON bool) error {
 		return err
 	}
 	if store {
-		kept := choice.NewStore(inst.StateDir, version(), slog.New(slog.NewTextHandler(a.err, nil)))
+		kept := choice.NewStore(inst.StateDir, inst.RunDir, version(), slog.New(slog.NewTextHandler(a.err, nil)))
 		if err := kept.Write(measured); err != nil {
 			return fmt.Errorf("keep the answer: %w", err)
 		}

@@ -73,7 +73,7 @@ func NewDaemon(inst instance.Instance, log *slog.Logger, journal *Journal, versi
 	}
 	d := &Daemon{inst: inst, log: log, journal: journal, version: version, started: time.Now(), ended: make(map[string]string)}
 	d.parts = newParts(inst, log)
-	structures := choice.NewStore(inst.StateDir, version, log.With("task", "fast-path"))
+	structures := choice.NewStore(inst.StateDir, inst.RunDir, version, log.With("task", "fast-path"))
 	d.parts.fastpath.ChooseBy(structures.Choose)
 	d.sampler.take = d.parts.counters
 	d.checkup = newCheckup(d.parts)

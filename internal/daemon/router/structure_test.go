@@ -38,7 +38,7 @@ func TestStructuresAreMeasuredOnce(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var said bytes.Buffer
 			log := slog.New(slog.NewTextHandler(&said, nil))
-			store := choice.NewStore(t.TempDir(), "1.0", log)
+			store := choice.NewStore(t.TempDir(), t.TempDir(), "1.0", log)
 			if c.stored != "" {
 				if err := store.Write(fresh(c.stored)); err != nil {
 					t.Fatal(err)
@@ -67,7 +67,7 @@ func TestStructuresAreMeasuredOnce(t *testing.T) {
 
 // TestMeasuringEndsWithTheDaemon: it waits for a quiet moment, and the daemon ends.
 func TestMeasuringEndsWithTheDaemon(t *testing.T) {
-	m := newMeasuring(slog.New(slog.DiscardHandler), choice.NewStore(t.TempDir(), "1.0", slog.New(slog.DiscardHandler)))
+	m := newMeasuring(slog.New(slog.DiscardHandler), choice.NewStore(t.TempDir(), t.TempDir(), "1.0", slog.New(slog.DiscardHandler)))
 	m.measure = func(context.Context) error { t.Error("measured"); return nil }
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -53,7 +53,7 @@ func TestRoutesForMemory(t *testing.T) {
 
 // TestMeasure measures for real and looks whether the answer is whole.
 func TestMeasure(t *testing.T) {
-	s := choice.NewStore(t.TempDir(), "1.0", slog.New(slog.DiscardHandler))
+	s := choice.NewStore(t.TempDir(), t.TempDir(), "1.0", slog.New(slog.DiscardHandler))
 	c, err := Measure(context.Background(), "1.0", func(string) {})
 	if err != nil {
 		t.Fatal(err)

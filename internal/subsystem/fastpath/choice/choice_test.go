@@ -4,6 +4,7 @@ package choice
 
 import (
 	"bytes"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -12,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"minne/internal/base/atomicfile"
 	"minne/internal/subsystem/fastpath/fib"
 )
 
@@ -40,7 +44,7 @@ func TestMemoryBoundsTheCandidates(t *testing.T) {
 // stored is a store in a directory of its own, what it logs, and a choice that fits this machine.
 func stored(t *testing.T) (*Store, *bytes.Buffer, Choice) {
 	var log bytes.Buffer
-	s := NewStore(filepath.Join(t.TempDir(), "state"), "1.0", slog.New(slog.NewTextHandler(&log, nil)))
+	s := NewStore(filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "run"), "1.0", slog.New(slog.NewTextHandler(&log, nil)))
 	s.memory = 4 << 30
 	return s, &log, Choice{
 		Schema: Schema, Measured: time.Date(2026, 11, 21, 3, 4, 5, 0, time.UTC), Key: s.key, Structure: "range16", Routes: 901_899,
@@ -70,6 +74,32 @@ func TestStoredChoiceIsUsed(t *testing.T) {
 	}
 	if log.Len() > 0 {
 		t.Errorf("logged: %s", log)
+	}
+}
+
+// On the image the state directory is read-only: the answer holds until the next boot.
+func TestStateIsReadOnly(t *testing.T) {
+	s, log, c := stored(t)
+	readOnly := true
+	s.write = func(path string, text []byte, d atomicfile.Durability) error {
+		if path == s.path && readOnly {
+			return &fs.PathError{Op: "open", Path: path, Err: unix.EROFS}
+		}
+		return write(path, text, d)
+	}
+	if err := s.Write(c); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Choose(); got.Structure != fib.Range16 || s.Path() != s.spare || log.Len() > 0 {
+		t.Errorf("%+v from %s, logged: %s", got, s.Path(), log)
+	}
+	readOnly = false
+	c.Routes = 5
+	if err := s.Write(c); err != nil {
+		t.Fatal(err)
+	}
+	if back, _, err := s.Read(); err != nil || back.Routes != 5 || s.Path() != s.path {
+		t.Errorf("%+v from %s, %v", back, s.Path(), err)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"minne/internal/base/atomicfile"
 	"minne/internal/subsystem/fastpath"
 	"minne/internal/subsystem/fastpath/fib"
@@ -24,6 +26,8 @@ const File = "structure.json"
 // Store is where the choice of one instance is kept.
 type Store struct {
 	path   string
+	spare  string // in its place while the state directory is read-only, until the next boot
+	write  func(path string, text []byte, d atomicfile.Durability) error
 	key    Key
 	memory uint64
 	log    *slog.Logger
@@ -32,10 +36,11 @@ type Store struct {
 	warned string // what the last warning was about
 }
 
-// NewStore is the store in a state directory, for a version of Minne on this machine.
-func NewStore(stateDir, version string, log *slog.Logger) *Store {
+// NewStore is the store in a state directory, for a version of Minne on this machine. Where that is read-only, as on the image,
+// the run directory holds the file until the next boot.
+func NewStore(stateDir, runDir, version string, log *slog.Logger) *Store {
 	key, memory := Here(version)
-	return &Store{path: filepath.Join(stateDir, File), key: key, memory: memory, log: log}
+	return &Store{path: filepath.Join(stateDir, File), spare: filepath.Join(runDir, File), write: write, key: key, memory: memory, log: log}
 }
 
 // ErrNone says that nothing is stored that holds for this machine.
@@ -44,7 +49,10 @@ var ErrNone = errors.New("not measured on this machine yet")
 // Read returns what is stored. fresh is false when it was measured with another kernel or another release. The error is
 // ErrNone when there is nothing, or only something about another machine; a damaged file is another error.
 func (s *Store) Read() (c Choice, fresh bool, err error) {
-	text, err := os.ReadFile(s.path)
+	text, err := os.ReadFile(s.spare)
+	if errors.Is(err, fs.ErrNotExist) {
+		text, err = os.ReadFile(s.path)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, false, ErrNone
 	}
@@ -84,14 +92,30 @@ func (s *Store) Write(c Choice) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(s.path), 0o750); err != nil {
+	err = s.write(s.path, append(text, '\n'), atomicfile.Durable)
+	if errors.Is(err, unix.EROFS) {
+		return s.write(s.spare, append(text, '\n'), atomicfile.Fleeting)
+	}
+	if gone := os.Remove(s.spare); err == nil && gone != nil && !errors.Is(gone, fs.ErrNotExist) {
+		return gone
+	}
+	return err
+}
+
+func write(path string, text []byte, d atomicfile.Durability) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return err
 	}
-	return atomicfile.Write(s.path, append(text, '\n'), 0o644, atomicfile.Durable)
+	return atomicfile.Write(path, text, 0o644, d)
 }
 
 // Path is where the file is.
-func (s *Store) Path() string { return s.path }
+func (s *Store) Path() string {
+	if _, err := os.Stat(s.spare); err == nil {
+		return s.spare
+	}
+	return s.path
+}
 
 // Choose answers what `structure: auto` means now. A damaged file is as good as none, and logged once.
 func (s *Store) Choose() fastpath.Chosen {

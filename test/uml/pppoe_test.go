@@ -69,6 +69,9 @@ links:
 	b.until(t, "the session", isUp)
 	b.talk(t, "left", "right", "10.2.0.2", kernel)
 	first := session()
+	if mac := strings.TrimSpace(b.run(t, "provider", "cat", "/sys/class/net/line/address")); first.ID == 0 || !strings.EqualFold(first.Concentrator, mac) {
+		t.Errorf("session %d with %s, expected %s", first.ID, first.Concentrator, mac)
+	}
 	if want := netip.MustParseAddr("10.64.0.53"); !slices.Equal(first.DNS, []netip.Addr{want}) {
 		t.Errorf("DNS servers %v, expected %s", first.DNS, want)
 	}

@@ -85,9 +85,10 @@ exit 0
 
 // Service is IPv6 from providers to the other parts.
 var Service = service.Descriptor{
-	Name:     "dhcpv6-client",
-	Title:    "DHCPv6",
-	Programs: []service.Program{{Name: binary, For: "DHCPv6 client, prefix delegation", Package: "dhcpcd-base", Version: []string{binary, "--version"}}},
+	Name:  "dhcpv6-client",
+	Title: "DHCPv6",
+	Programs: []service.Program{{Name: binary, For: "DHCPv6 client, prefix delegation", Package: "dhcpcd-base", Version: []string{binary, "--version"},
+		Image: []string{"usr/sbin/dhcpcd"}}},
 	Openings: openings,
 	New: func(h service.Host) service.Running {
 		c := New(h.RunDir, h.Log)

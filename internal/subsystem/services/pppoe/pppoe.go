@@ -36,6 +36,7 @@ const (
 const dial = `#!/bin/sh
 # Made by minne.
 cd "${0%/*}" || exit 1
+[ -e /dev/ppp ] || modprobe -q pppoe # the device comes with it where nobody has made it before, as on the image
 steady=60 longest=60 pause=0
 old=$(cat child 2>/dev/null)
 while [ -n "$old" ] && [ "$(readlink "/proc/$old/cwd")" = "$PWD" ]; do
@@ -67,16 +68,21 @@ const event = `#!/bin/sh
 # Made by minne. Called by pppd: link, tty, speed, address, peer's address.
 cd "${0%/*}" || exit 1
 case ${0##*/} in
-ip-up) printf 'address=%s\npeer=%s\nsince=%s\ndns=%s\n' "$4" "$5" "$(date +%s)" "$DNS1 $DNS2" >session.new && mv session.new session ;;
+ip-up)
+	id=$(sed -n 's/^PPP session is \([0-9]*\).*/\1/p' output | tail -n 1)
+	ac=$(sed -n 's/^Connected to \([0-9A-Fa-f:]*\) via .*/\1/p' output | tail -n 1)
+	printf 'address=%s\npeer=%s\nsince=%s\ndns=%s\nid=%s\nconcentrator=%s\n' "$4" "$5" "$(date +%s)" "$DNS1 $DNS2" "$id" "$ac" >session.new && mv session.new session
+	;;
 ip-down) rm -f session ;;
 esac
 `
 
 // Service is PPPoE to the other parts.
 var Service = service.Descriptor{
-	Name:     "pppoe",
-	Title:    "PPPoE",
-	Programs: []service.Program{{Name: binary, For: "PPPoE", Package: "ppp", Version: []string{binary, "--version"}}},
+	Name:  "pppoe",
+	Title: "PPPoE",
+	Programs: []service.Program{{Name: binary, For: "PPPoE", Package: "ppp", Version: []string{binary, "--version"},
+		Image: []string{"usr/sbin/pppd", "usr/lib/pppd/*/pppoe.so", "usr/lib/*/ossl-modules/legacy.so"}}}, // legacy.so: pppd 2.5 does not start without
 	New: func(h service.Host) service.Running {
 		c := &Client{Fleet: program.NewFleet(h.RunDir, prefix, h.Log), runDir: h.RunDir, servers: h.Servers, log: h.Log}
 		r := service.Of(c, func(cfg *config.Config, secrets config.Secrets) (Desired, error) {

@@ -27,14 +27,16 @@ type Observed struct {
 
 // Session is one that is up, or is dialed.
 type Session struct {
-	Interface string        `json:"interface"`
-	Up        bool          `json:"up"`
-	Address   string        `json:"address,omitempty"`
-	Peer      string        `json:"peer,omitempty"` // the provider's address
-	Since     time.Time     `json:"since,omitzero"`
-	DNS       []netip.Addr  `json:"dns,omitempty"`   // the provider's servers
-	Error     string        `json:"error,omitempty"` // what ended the last attempt, while there is no session
-	Client    program.State `json:"client"`
+	Interface    string        `json:"interface"`
+	Up           bool          `json:"up"`
+	Address      string        `json:"address,omitempty"`
+	Peer         string        `json:"peer,omitempty"` // the provider's address
+	Since        time.Time     `json:"since,omitzero"`
+	ID           int           `json:"id,omitempty"`           // of the session (RFC 2516 section 4)
+	Concentrator string        `json:"concentrator,omitempty"` // its MAC address
+	DNS          []netip.Addr  `json:"dns,omitempty"`          // the provider's servers
+	Error        string        `json:"error,omitempty"`        // what ended the last attempt, while there is no session
+	Client       program.State `json:"client"`
 }
 
 // Observe says which sessions there are.
@@ -72,6 +74,8 @@ func (s *Session) read(values map[string]string) {
 	s.Address = values["address"]
 	s.Up = s.Address != ""
 	s.Peer = values["peer"]
+	s.Concentrator = values["concentrator"]
+	s.ID, _ = strconv.Atoi(values["id"])
 	for _, word := range strings.Fields(values["dns"]) {
 		if a, err := netip.ParseAddr(word); err == nil && a.Is4() && a.IsGlobalUnicast() && !slices.Contains(s.DNS, a) {
 			s.DNS = append(s.DNS, a)
@@ -143,13 +147,16 @@ func (c *Client) Down() (list []string) {
 }
 
 func table(o Observed) service.Table {
-	t := service.Table{Head: []string{"INTERFACE", "!STATE", "ADDRESS", "PEER", "SINCE", "~LAST ERROR"}, Empty: "No interface is a PPPoE session."}
+	t := service.Table{Head: []string{"INTERFACE", "!STATE", "ADDRESS", "PEER", "SINCE", "ID", "CONCENTRATOR", "~LAST ERROR"}, Empty: "No interface is a PPPoE session."}
 	for _, s := range o.Sessions {
-		state, since := "down", ""
+		state, since, id := "down", "", ""
 		if s.Up {
 			state, since = "up", s.Since.Format(time.DateTime)
 		}
-		t.Rows = append(t.Rows, []string{s.Interface, state, s.Address, s.Peer, since, s.Error})
+		if s.ID != 0 {
+			id = strconv.Itoa(s.ID)
+		}
+		t.Rows = append(t.Rows, []string{s.Interface, state, s.Address, s.Peer, since, id, s.Concentrator, s.Error})
 	}
 	return t
 }

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build image
+
+package image
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"minne/internal/lab"
+	"minne/internal/lab/blueprint"
+	"minne/internal/testing/testbuild"
+)
+
+// TestProviders has the image dial a provider by PPPoE and take a prefix from another one by DHCPv6 (Kea): a host behind it
+// reaches the first by IPv4, and makes itself an IPv6 address by which it reaches the second.
+func TestProviders(t *testing.T) {
+	image, err := filepath.Abs("../../build/minne.img")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := lab.UMLTree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("sh", "../../scripts/fetch-uml.sh", tree).CombinedOutput(); err != nil {
+		t.Fatalf("fetch User-Mode Linux from Debian's packages: %v\n%s", err, out)
+	}
+	network, err := blueprint.Parse("providers.yaml", []byte(`
+version: 1
+nodes:
+  home: {runs: host, ports: {eth0: [10.1.0.2/24]}, gateway: [10.1.0.1]}
+  dsl:
+    runs: kernel
+    machine: uml
+    ports: {line: [], core: [10.2.0.1/24]}
+    prepare: |
+      mkdir -p /etc/ppp
+      echo '"line@isp" * "secret" *' >/etc/ppp/chap-secrets
+      printf 'require-chap\nlcp-echo-interval 0\nnodefaultroute\n' >/etc/ppp/pppoe-server-options
+      printf '#!/bin/sh\nip route replace 10.1.0.0/24 dev $1\n' >/etc/ppp/ip-up
+      chmod 755 /etc/ppp/ip-up
+      pppoe-server -I line -L 10.64.0.1 -R 10.64.0.100 -N 1
+  behind: {runs: host, ports: {eth0: [10.2.0.2/24]}, gateway: [10.2.0.1]}
+  cable: {runs: host, ports: {eth0: ["2001:db8:1::1/64"]}, prepare: "sysctl -qw net.ipv6.conf.all.forwarding=1; ip address add 2001:db8:53::53/128 dev lo"}
+  router:
+    runs: minne
+    machine: qemu
+    image: `+image+`
+    secrets: |
+      isp: secret
+    config: |
+      version: 1
+      interfaces:
+        lan: {addresses: [10.1.0.1/24], delegated-prefix: {from: wan6, subnet: 1}}
+        wan: {}
+        isp: {pppoe: {parent: wan, user: line@isp, secret: isp}}
+        wan6: {dhcpv6: {prefix-length: 56}}
+      services:
+        router-advertisements: {lan: {}}
+links:
+  - {ends: [home.eth0, router.lan]}
+  - {ends: [router.wan, dsl.line]}
+  - {ends: [dsl.core, behind.eth0]}
+  - {ends: [router.wan6, cable.eth0]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	up, err := network.Up(ctx, testbuild.Minne(t, t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			out, _ := up.Node("router").Run(context.Background(), "sh", "-c", "minne status; minne show pppoe; minne show ipv6 prefixes; cat /run/minne/services/dhcpv6-wan6/output /run/minne/services/pppoe-isp/output")
+			t.Logf("the router:\n%s\n%s", out, up.Routers["router"].Log(40))
+		}
+		if err := up.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	cable := up.Node("cable")
+	dir := t.TempDir()
+	start := func(name string, argv ...string) {
+		t.Helper()
+		if _, err := cable.Start(name, argv...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start("advertisements", "dnsmasq", "-k", "-C", "/dev/null", "--pid-file="+dir+"/pid", "--user=root", "--port=0", "--interface=eth0", "--bind-interfaces",
+		"--enable-ra", "--dhcp-range=2001:db8:1::,ra-only", "--ra-param=eth0,4,60", "--dhcp-leasefile="+dir+"/leases")
+	start("kea", "sh", "-c", "cd "+dir+`; cat >kea.json <<'END'
+{"Dhcp6": {
+	"interfaces-config": {"interfaces": ["eth0"], "service-sockets-max-retries": 1000, "service-sockets-retry-wait-time": 100},
+	"server-id": {"type": "LL", "identifier": "525400000001", "htype": 1, "persist": false},
+	"lease-database": {"type": "memfile", "persist": false},
+	"subnet6": [{"subnet": "2001:db8:1::/64", "interface": "eth0", "pools": [{"pool": "2001:db8:1::1000-2001:db8:1::1fff"}],
+		"pd-pools": [{"prefix": "2001:db8:a000::", "prefix-len": 48, "delegated-len": 56}]}]}}
+END
+exec env KEA_PIDFILE_DIR=$PWD KEA_LOCKFILE_DIR=none KEA_LOGGER_DESTINATION=stdout kea-dhcp6 -c kea.json`)
+	until := func(what string, ok func() error) {
+		t.Helper()
+		if err := lab.Until(t.Context(), 3*time.Minute, what, ok); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pings := func(from, to string) func() error {
+		return func() error {
+			_, err := up.Node(from).Run(t.Context(), "ping", "-n", "-c", "1", "-W", "2", to)
+			return err
+		}
+	}
+	until("home reaches a host behind the PPPoE provider", pings("home", "10.2.0.2"))
+
+	// The provider sends the prefix to the router.
+	until("a prefix", func() error {
+		out, err := up.Node("router").Run(t.Context(), "sh", "-c", "minne show ipv6 prefixes; ip -6 -o addr show dev wan6 scope link")
+		if err != nil || !strings.Contains(out, "2001:db8:a000:") {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		for _, w := range strings.Fields(out) {
+			if a, ok := strings.CutSuffix(w, "/64"); ok && strings.HasPrefix(a, "fe80:") {
+				_, err = cable.Run(t.Context(), "ip", "-6", "route", "replace", "2001:db8:a000::/48", "via", a, "dev", "eth0")
+			}
+		}
+		return err
+	})
+	until("home reaches the DHCPv6 provider by an address of the prefix", pings("home", "2001:db8:53::53"))
+}

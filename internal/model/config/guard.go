@@ -15,7 +15,7 @@ type Guard struct {
 	ARP              *GuardLimit `yaml:"arp" json:"arp,omitempty" doc:"ARP and neighbour discovery of others, for the router. Absent: 1000 a second, 50 of each source."`
 	ARPOthers        *GuardLimit `yaml:"arp-others" json:"arp-others,omitempty" doc:"ARP for other stations. Absent: 500 a second, 20 of each source."`
 	Link             *GuardLimit `yaml:"link" json:"link,omitempty" doc:"LLDP, LACP, spanning tree, IS-IS, 802.1X, PPPoE discovery. Absent: 1000 a second, 200 of each source."`
-	DHCP             *GuardLimit `yaml:"dhcp" json:"dhcp,omitempty" doc:"DHCP. Absent: 1000 a second, 20 of each source."`
+	DHCP             *GuardLimit `yaml:"dhcp" json:"dhcp,omitempty" doc:"DHCP. Absent: 1000 a second, 20 of each source; with a DHCP relay as many of each source."`
 	TCP              *GuardLimit `yaml:"tcp" json:"tcp,omitempty" doc:"TCP to the router that belongs to none of its connections: new ones, scans, SYN floods. Absent: 2000 a second, 200 of each source."`
 	UDP              *GuardLimit `yaml:"udp" json:"udp,omitempty" doc:"UDP to open ports of the router. Absent: 20000 a second, 5000 of each source; with WireGuard or VXLAN 40000 and 30000 times the number of CPUs."`
 	UDPClosed        *GuardLimit `yaml:"udp-closed" json:"udp-closed,omitempty" doc:"UDP to closed ports of the router. Absent: 500 a second, 50 of each source."`

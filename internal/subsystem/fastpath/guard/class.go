@@ -59,6 +59,7 @@ type class struct {
 	// once is used up. A tunnel is one source, and may have what nobody else wants.
 	sparing bool
 	tunnels func(*config.Interface) bool           // whether packets of such a tunnel come by it; nil for none
+	relayed bool                                   // with a DHCP relay, all answers of a server come by it, which is one source
 	limit   func(*config.Guard) *config.GuardLimit // nil when it can't be limited
 }
 
@@ -91,8 +92,9 @@ var classes = [Classes]class{
 	Link: {name: "link", text: "LLDP, LACP, spanning tree, IS-IS, 802.1X, PPPoE discovery",
 		budget: Budget{1_000, 200}, limit: func(g *config.Guard) *config.GuardLimit { return g.Link }},
 	DHCP: {name: "dhcp", text: "DHCP",
-		hint:   "a starvation attack on the DHCP pool, or thousands of hosts that start at once",
-		budget: Budget{1_000, 20}, limit: func(g *config.Guard) *config.GuardLimit { return g.DHCP }},
+		hint:    "a starvation attack on the DHCP pool, or thousands of hosts that start at once",
+		relayed: true,
+		budget:  Budget{1_000, 20}, limit: func(g *config.Guard) *config.GuardLimit { return g.DHCP }},
 	TCP: {name: "tcp", text: "TCP to the router outside of its connections: new ones, scans, SYN floods",
 		hint:   "a SYN flood or port scan against the router: a firewall rule to self can deny it",
 		budget: Budget{2_000, 200}, limit: func(g *config.Guard) *config.GuardLimit { return g.TCP }},

@@ -83,9 +83,20 @@ func TestRenderTunnels(t *testing.T) {
 		{vxlan + "fast-path: {guard: {udp: {per-source: 7}}}\n", Budget{160_000, 7}, Budget{20_000, 10_000}},
 	} {
 		s := Render(parsed(t, "version: 1\ninterfaces:\n  lan: {}\n"+c.more), 4)
+		if s.Budgets[DHCP] != (Budget{1_000, 20}) {
+			t.Errorf("DHCP: %+v", s.Budgets[DHCP])
+		}
 		if s.Budgets[UDP] != c.udp || s.Budgets[Protocols] != c.protocols {
 			t.Errorf("%q: %+v, %+v", c.more, s.Budgets[UDP], s.Budgets[Protocols])
 		}
+	}
+}
+
+// With a DHCP relay, the answers of a server are as many as all hosts'.
+func TestRenderRelay(t *testing.T) {
+	s := Render(parsed(t, "version: 1\ninterfaces:\n  lan: {addresses: [192.0.2.1/24]}\nservices: {dhcp-relay: {lan: {servers: [203.0.113.67]}}}\n"), 4)
+	if s.Budgets[DHCP] != (Budget{1_000, 1_000}) {
+		t.Errorf("%+v", s.Budgets[DHCP])
 	}
 }
 

@@ -46,6 +46,9 @@ func (c *class) ordinary(cfg *config.Config, cpus int) Budget {
 	if c.perCPU {
 		b.PerSecond *= cpus
 	}
+	if c.relayed && len(cfg.Services.DHCPRelay) > 0 {
+		b.PerSource = b.PerSecond
+	}
 	for _, i := range cfg.Interfaces {
 		if c.tunnels != nil && c.tunnels(i) {
 			return Budget{tunnelled.PerSecond * cpus, tunnelled.PerSource * cpus}

@@ -125,7 +125,7 @@ func (f *Firewall) watchClock() {
 	if f.holding == nil {
 		f.holding = holding(p)
 	}
-	f.clock = time.AfterFunc(clockLook-time.Duration(time.Now().UnixNano())%clockLook, f.clockStrikes)
+	f.clock = f.after(clockLook-time.Duration(time.Now().UnixNano())%clockLook, f.clockStrikes)
 }
 
 // clockStrikes loads the table anew when its hours are others now, and ends what

@@ -59,15 +59,16 @@ type Firewall struct {
 	desired  Desired  // what was last applied
 	standing standing // what is in the kernel, see stand.go
 	live     *ledger
-	timer    *time.Timer // for the next live element whose time is up
-	clock    *time.Timer // for the next look at schedules, see clock.go; nil when there are none
-	holding  []bool      // the rules that held at the last look
+	timer    *time.Timer                             // for the next live element whose time is up
+	clock    *time.Timer                             // for the next look at schedules, see clock.go; nil when there are none
+	after    func(time.Duration, func()) *time.Timer // starts clock; tests keep it from firing
+	holding  []bool                                  // the rules that held at the last look
 }
 
 // New returns the firewall of the process's network namespace. The live elements
 // of its sets are kept in the directory stateDir.
 func New(stateDir string, log *slog.Logger) *Firewall {
-	f := &Firewall{log: log, book: health.NewBook(log)}
+	f := &Firewall{log: log, book: health.NewBook(log), after: time.AfterFunc}
 	var err error
 	if f.live, err = readLedger(filepath.Join(stateDir, "sets.journal"), newKernelClocks()); err != nil {
 		log.Error("some live set elements cannot be read; continuing with the others", "error", err)

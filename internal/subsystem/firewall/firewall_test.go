@@ -48,9 +48,11 @@ func fresh(t *testing.T) *Firewall {
 	return f
 }
 
-// newFirewall returns one that does nothing any more when the test is over.
+// newFirewall returns one that does nothing by itself when a minute begins, which repairs what a test has just
+// damaged, and nothing at all any more when the test is over.
 func newFirewall(t *testing.T, dir string) *Firewall {
 	f := New(dir, slog.New(slog.DiscardHandler))
+	f.after = func(time.Duration, func()) *time.Timer { return time.NewTimer(time.Hour) }
 	t.Cleanup(func() {
 		f.order.Lock()
 		defer f.order.Unlock()

@@ -66,6 +66,7 @@ enum interface_flags {
 	IF_LOOSE6 = 64,
 	IF_REDIRECTS4 = 128, // the kernel sends ICMP redirects here
 	IF_UNSUMMED = 256,   // senders may leave checksums to hardware that is not there (summed.h)
+	IF_SESSION = 512,    // it is a session of PPPoE
 };
 
 struct interface {
@@ -169,7 +170,10 @@ struct adjacency {
 	__u16 mtu6;
 	__u32 slot;          // of traffic
 	__u64 refreshed;     // word 5: ns, monotonic: when a packet last went up because of ADJ_STALE
-	__u64 reserved[2];
+	__be16 session;      // word 6: of PPPoE (pppoe.h)
+	__u16 in_session;    // 1 when packets leave in that session
+	__u32 unused;
+	__u64 reserved;
 };
 
 struct {

@@ -8,19 +8,39 @@
 
 #include "route.h"
 
-// Makes the room in front of the IP header fit the tags to push.
-static __always_inline enum reason fit_tags(struct packet *p, __u32 tags)
+// Makes the room in front of the IP header fit the tags to push, and the header of a session.
+static __always_inline enum reason fit_tags(struct packet *p, struct decision *d, __u32 tags)
 {
-	if (p->tags == tags)
+	int less = ((int)p->tags - (int)tags) * (int)sizeof(struct tag);
+
+	if (pppoe_build) {
+		d->session = d->adj->in_session;
+		less = bytes_ahead_of(p->data, p->ip) - tags * sizeof(struct tag) - pppoe_bytes(d->session);
+	}
+	if (!less)
 		return REASON_NONE;
-	if (bpf_xdp_adjust_head(p->ctx, ((int)p->tags - (int)tags) * (int)sizeof(struct tag)))
+	if (bpf_xdp_adjust_head(p->ctx, less))
 		return REASON_HEADROOM;
 	p->data = (void *)(long)p->ctx->data;
 	p->end = (void *)(long)p->ctx->data_end;
 	return REASON_NONE;
 }
 
-// Writes the Ethernet header and tags. Returns where the IP header begins, or NULL
+// The header of a PPPoE session in front of an IP packet.
+static __always_inline void *write_session(struct packet *p, struct adjacency *adj, void *at)
+{
+	struct pppoe *header = at;
+
+	if ((void *)(header + 1) > p->end)
+		return NULL;
+	header->first = bpf_htons(PPPOE_FIRST);
+	header->session = adj->session;
+	header->length = bpf_htons(p->length + sizeof(header->protocol));
+	header->protocol = p->protocol == bpf_htons(ETH_P_IP) ? bpf_htons(PPP_IPV4) : bpf_htons(PPP_IPV6);
+	return header + 1;
+}
+
+// Writes the Ethernet header, tags and the header of a session. Returns where the IP header begins, or NULL
 // when the frame has become too short, which can't be.
 static __always_inline void *write_ethernet(struct packet *p, struct decision *d, __u32 tags)
 {
@@ -46,6 +66,10 @@ static __always_inline void *write_ethernet(struct packet *p, struct decision *d
 		tag->tci = adj->tag[2 * i + 1];
 		protocol = &tag->protocol;
 		tag++;
+	}
+	if (pppoe_build && d->session) {
+		*protocol = bpf_htons(ETHERTYPE_SESSION);
+		return write_session(p, adj, tag);
 	}
 	*protocol = p->protocol;
 	return tag;

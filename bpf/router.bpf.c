@@ -74,6 +74,7 @@ static __always_inline enum reason decide6(struct packet *p, struct decision *d,
 static __always_inline enum reason decide(struct packet *p, struct decision *d, struct control *c)
 {
 	PASS(ARRIVAL, parse_frame(p));
+	begin_ip(p);
 	if (p->protocol == bpf_htons(ETH_P_IP))
 		return decide4(p, d, c);
 	if (p->protocol == bpf_htons(ETH_P_IPV6))
@@ -88,7 +89,7 @@ static __always_inline int forward(struct packet *p, struct decision *d, struct 
 	enum reason why;
 	void *ip;
 
-	why = fit_tags(p, tags);
+	why = fit_tags(p, d, tags);
 	note(STAGE_REWRITE, why);
 	if (why != REASON_NONE)
 		return leave(p, d, c, why);
@@ -101,6 +102,8 @@ static __always_inline int forward(struct packet *p, struct decision *d, struct 
 	    (p->protocol == bpf_htons(ETH_P_IP) ? !translate4(p, ip, &d->connection->to) : !translate6(p, ip, &d->connection->to)))
 		return leave(p, d, c, REASON_INTERNAL);
 	out_bytes = sizeof(struct ethernet) + tags * sizeof(struct tag) + p->length;
+	if (pppoe_build)
+		out_bytes += pppoe_bytes(d->session);
 	trim(p, out_bytes);
 	captured_went(p, XDP_REDIRECT, REASON_NONE, d->adj->interface, d->verdict);
 
@@ -110,6 +113,10 @@ static __always_inline int forward(struct packet *p, struct decision *d, struct 
 	}
 	touch(d, p->length);
 	policy_count(p->policy, d->verdict, p->length);
+	if (pppoe_build && p->in->flags & IF_SESSION) // the kernel counts a session's packets without their frames
+		in_bytes = p->room;
+	if (pppoe_build && d->session)
+		out_bytes = p->length;
 	count_forwarded(p->in->slot, in_bytes, d->adj->slot, out_bytes);
 	return bpf_redirect_map(&ports, d->adj->port, XDP_DROP);
 }

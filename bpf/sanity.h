@@ -18,6 +18,12 @@ static __always_inline __u32 wire_length(__be16 field)
 	return length & 0xffff;
 }
 
+// Is the packet longer than the frame, or than what a session says is its own?
+static __always_inline int too_long(struct packet *p)
+{
+	return p->ip + p->length > p->end || (pppoe_build && p->in->flags & IF_SESSION && p->length > p->room);
+}
+
 // IPv4 header (RFC 1812 5.2.2). Options go to the kernel, which checks them.
 static __always_inline enum reason sane_ipv4(struct packet *p)
 {
@@ -39,7 +45,7 @@ static __always_inline enum reason sane_ipv4(struct packet *p)
 	if (sum != 0xffff)
 		return REASON_BAD_CHECKSUM;
 	p->length = wire_length(ip->tot_len);
-	if (p->length < sizeof(*ip) || p->ip + p->length > p->end)
+	if (p->length < sizeof(*ip) || too_long(p))
 		return REASON_BAD_LENGTH;
 	return REASON_NONE;
 }
@@ -54,7 +60,7 @@ static __always_inline enum reason sane_ipv6(struct packet *p)
 	if (ip->version != 6)
 		return REASON_BAD_VERSION;
 	p->length = sizeof(*ip) + wire_length(ip->payload_len);
-	if (p->ip + p->length > p->end)
+	if (too_long(p))
 		return REASON_BAD_LENGTH;
 	return REASON_NONE;
 }

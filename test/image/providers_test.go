@@ -6,20 +6,57 @@ package image
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"minne/internal/lab"
 	"minne/internal/lab/blueprint"
 	"minne/internal/testing/testbuild"
 )
 
+// segments connects from a node to an address of another, and returns the largest segment that the latter sends.
+func segments(t *testing.T, from, to *lab.Running, listen, dial string) (mss uint32, err error) {
+	t.Helper()
+	var l net.Listener
+	if err := to.Do(func() error { l, err = net.Listen("tcp", listen); return err }); err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var c net.Conn
+	if err := from.Do(func() error { c, err = net.DialTimeout("tcp", dial, 10*time.Second); return err }); err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	accepted, err := l.Accept()
+	if err != nil {
+		return 0, err
+	}
+	defer accepted.Close()
+	raw, err := accepted.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	failed := raw.Control(func(fd uintptr) {
+		var info *unix.TCPInfo
+		if info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			mss = info.Snd_mss
+		}
+	})
+	return mss, errors.Join(failed, err)
+}
+
 // TestProviders has the image dial a provider by PPPoE and take a prefix from another one by DHCPv6 (Kea): a host behind it
-// reaches the first by IPv4, and makes itself an IPv6 address by which it reaches the second.
+// reaches the first by IPv4, and makes itself an IPv6 address by which it reaches the second. The firewall has zones,
+// masquerading, a forwarded port and MSS clamping over the session.
 func TestProviders(t *testing.T) {
 	image, err := filepath.Abs("../../build/minne.img")
 	if err != nil {
@@ -44,8 +81,6 @@ nodes:
       mkdir -p /etc/ppp
       echo '"line@isp" * "secret" *' >/etc/ppp/chap-secrets
       printf 'require-chap\nlcp-echo-interval 0\nnodefaultroute\n' >/etc/ppp/pppoe-server-options
-      printf '#!/bin/sh\nip route replace 10.1.0.0/24 dev $1\n' >/etc/ppp/ip-up
-      chmod 755 /etc/ppp/ip-up
       pppoe-server -I line -L 10.64.0.1 -R 10.64.0.100 -N 1
   behind: {runs: host, ports: {eth0: [10.2.0.2/24]}, gateway: [10.2.0.1]}
   cable: {runs: host, ports: {eth0: ["2001:db8:1::1/64"]}, prepare: "sysctl -qw net.ipv6.conf.all.forwarding=1; ip address add 2001:db8:53::53/128 dev lo"}
@@ -58,10 +93,18 @@ nodes:
     config: |
       version: 1
       interfaces:
-        lan: {addresses: [10.1.0.1/24], delegated-prefix: {from: wan6, subnet: 1}}
-        wan: {}
-        isp: {pppoe: {parent: wan, user: line@isp, secret: isp}}
-        wan6: {dhcpv6: {prefix-length: 56}}
+        lan: {addresses: [10.1.0.1/24], delegated-prefix: {from: wan6, subnet: 1}, zone: lan}
+        wan: {zone: modem}
+        isp: {pppoe: {parent: wan, user: line@isp, secret: isp}, zone: dsl}
+        wan6: {dhcpv6: {prefix-length: 56}, zone: cable}
+      firewall:
+        mss-clamp: on
+        policies:
+          - {from: lan, to: any, default: permit}
+          - {from: dsl, to: lan, rules: [permit tcp any 10.1.0.2 80]}
+      nat:
+        - {from: lan, to: dsl, masquerade: true}
+        - {from: dsl, forward: {protocol: tcp, port: 8080, target: 10.1.0.2, target-port: 80}}
       services:
         router-advertisements: {lan: {}}
 links:
@@ -120,6 +163,19 @@ exec env KEA_PIDFILE_DIR=$PWD KEA_LOCKFILE_DIR=none KEA_LOGGER_DESTINATION=stdou
 		}
 	}
 	until("home reaches a host behind the PPPoE provider", pings("home", "10.2.0.2"))
+
+	const fits = 1492 - 40 - 12 // the largest packet of the session, less IPv4, TCP and its timestamps
+	if mss, err := segments(t, up.Node("home"), up.Node("behind"), "10.2.0.2:80", "10.2.0.2:80"); err != nil || mss != fits {
+		t.Errorf("from home: segments of %d bytes, expected %d: %v", mss, fits, err)
+	}
+	if mss, err := segments(t, up.Node("behind"), up.Node("home"), "10.1.0.2:80", "10.64.0.100:8080"); err != nil || mss != fits {
+		t.Errorf("by the forwarded port: segments of %d bytes, expected %d: %v", mss, fits, err)
+	}
+	for _, closed := range []string{"10.64.0.100:22", "10.64.0.100:53", "10.64.0.100:80"} {
+		if _, err := segments(t, up.Node("behind"), up.Node("home"), "10.1.0.2:81", closed); err == nil {
+			t.Errorf("%s is open to the Internet", closed)
+		}
+	}
 
 	// The provider sends the prefix to the router.
 	until("a prefix", func() error {

@@ -117,7 +117,16 @@ func TestBond(t *testing.T) {
 	echo(t, here, far, "10.0.60.1:7", 3)
 	echo(t, here, far, "[2001:db8:60::1]:7", 3)
 
-	t.Run("a cable is lost", func(t *testing.T) { checkLost(t, here, far) })
+	cable := ""
+	t.Run("a cable is lost", func(t *testing.T) { cable = checkLost(t, here, far) })
+	r.says(t, "show interfaces core", "1 of 2 ports in use")
+	far.do(t, func() { up(t, cable) })
+	r.says(t, "show interfaces core", "2 of 2 ports in use")
+	far.do(t, func() {
+		l, err := netlink.LinkByName("f0")
+		must(t, err)
+		must(t, netlink.LinkSetDown(l))
+	})
 	r.says(t, "show interfaces core", "1 of 2 ports in use")
 
 	taken, err := netlink.LinkByName("b1")
@@ -138,8 +147,8 @@ func TestBond(t *testing.T) {
 	}
 }
 
-// checkLost takes a cable away under a stream of datagrams and prints how long none came back.
-func checkLost(t *testing.T, here, far host) {
+// checkLost takes the cable away that carries a stream of datagrams, prints how long none came back, and returns its far end.
+func checkLost(t *testing.T, here, far host) (cable string) {
 	var server, client net.PacketConn
 	var err error
 	here.do(t, func() { server, err = net.ListenPacket("udp", "10.0.60.1:9") })
@@ -168,33 +177,77 @@ func checkLost(t *testing.T, here, far host) {
 		}
 	}()
 	to := net.UDPAddrFromAddrPort(netip.MustParseAddrPort("10.0.60.1:9"))
-	sent, lost := 0, 0
-	last, gap := time.Now(), time.Duration(0)
-	down := false
-	until(t, "datagrams go on over the other cable", func() bool {
-		for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	var last time.Time
+	gap, sent, answered := time.Duration(0), 0, 0
+	// stream sends until some answers in a row came without a gap to speak of.
+	stream := func(what string) {
+		t.Helper()
+		steady := 0
+		for end := time.Now().Add(time.Minute); steady < 100; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("no stream of answers %s: %d of %d", what, answered, sent)
+			}
 			_, _ = client.WriteTo([]byte("x"), to)
 			sent++
 			for more := true; more; {
 				select {
 				case at := <-answers:
-					gap, last, lost = max(gap, at.Sub(last)), at, lost+1
+					answered++
+					steady++
+					if !last.IsZero() {
+						if pause := at.Sub(last); pause > gap {
+							gap, steady = pause, 0
+						}
+					}
+					last = at
 				default:
 					more = false
 				}
 			}
 		}
-		if !down {
-			down = true
-			far.do(t, func() {
-				l, err := netlink.LinkByName("f0")
+	}
+	// carried is how many frames each cable has carried from the far side, and to it.
+	carried := func() (frames [2][2]uint64) {
+		far.do(t, func() {
+			for i, name := range []string{"f0", "f1"} {
+				l, err := netlink.LinkByName(name)
 				must(t, err)
-				must(t, netlink.LinkSetDown(l))
-			})
-			return false
+				frames[i] = [2]uint64{l.Attrs().Statistics.TxPackets, l.Attrs().Statistics.RxPackets}
+			}
+		})
+		return frames
+	}
+	was := carried()
+	stream("before")
+	now := carried()
+	cable = "f0" // the one with the datagrams
+	if now[1][0]-was[1][0] > now[0][0]-was[0][0] {
+		cable = "f1"
+	}
+	t.Logf("%s carries the datagrams; frames out and in were %v, are %v", cable, was, now)
+	t.Logf("before: no answer for %v; %d of %d datagrams were answered", gap.Round(time.Millisecond), answered, sent)
+	gap, sent, answered = 0, 0, 0
+	taken := make(chan error, 1)
+	go func() { // datagrams go on meanwhile
+		far.do(t, func() {
+			l, err := netlink.LinkByName(cable)
+			if err == nil {
+				err = netlink.LinkSetDown(l)
+			}
+			taken <- err
+		})
+	}()
+	for down := false; !down; {
+		stream("while the cable is taken away")
+		select {
+		case err := <-taken:
+			must(t, err)
+			down = true
+		default:
 		}
-		return time.Since(last) < 50*time.Millisecond
-	})
+	}
+	stream("over the other cable")
 	t.Logf("cable lost: no answer for %v; at 10,000 packets a second, %d packets (miimon 50 ms); %d of %d datagrams were answered",
-		gap.Round(time.Millisecond), gap.Milliseconds()*10, lost, sent)
+		gap.Round(time.Millisecond), gap.Milliseconds()*10, answered, sent)
+	return cable
 }

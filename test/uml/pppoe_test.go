@@ -31,7 +31,7 @@ nodes:
       printf 'require-chap\nlcp-echo-interval 0\nnodefaultroute\nms-dns 10.64.0.53\n' >/etc/ppp/pppoe-server-options
       printf '#!/bin/sh\nip route replace 10.1.0.0/24 dev $1\n' >/etc/ppp/ip-up
       chmod 755 /etc/ppp/ip-up
-      pppoe-server -I line -L 10.64.0.1 -R 10.64.0.100 -N 1
+      pppoe-server -I line -L 10.64.0.1 -R 10.64.0.100 -N 9 # it keeps the place of a session that has ended for up to a minute
   right: {runs: host, ports: {eth0: [10.2.0.2/24]}, gateway: [10.2.0.1]}
   router:
     runs: minne
@@ -61,13 +61,13 @@ links:
 		return s
 	}
 	isUp := func() error {
-		if s := session(); !s.Up || s.Address != "10.64.0.100" || s.Peer != "10.64.0.1" {
+		if s := session(); !s.Up || !strings.HasPrefix(s.Address, "10.64.0.10") || s.Peer != "10.64.0.1" {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
 	}
 	b.until(t, "the session", isUp)
-	b.talk(t, "left", "right", "10.2.0.2", kernel)
+	b.talk(t, "left", "right", "10.2.0.2", fast)
 	first := session()
 	if mac := strings.TrimSpace(b.run(t, "provider", "cat", "/sys/class/net/line/address")); first.ID == 0 || !strings.EqualFold(first.Concentrator, mac) {
 		t.Errorf("session %d with %s, expected %s", first.ID, first.Concentrator, mac)
@@ -99,7 +99,7 @@ links:
 		return nil
 	})
 	t.Logf("the session was there again %v after its end", time.Since(ended))
-	b.talk(t, "left", "right", "10.2.0.2", kernel)
+	b.talk(t, "left", "right", "10.2.0.2", fast)
 
 	b.apply(t, `
 version: 1

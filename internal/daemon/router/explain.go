@@ -44,13 +44,13 @@ func (d *Daemon) answerExplain(_ *http.Request, q ExplainQuestion) (x Explanatio
 		if err != nil {
 			return x, err
 		}
-		frames = append(frames, frame)
+		frames = append(frames, arrival.InSession(frame))
 	}
 	if len(q.Frames) > maxFrames {
 		return x, fmt.Errorf("%d frames: at most %d in one question", len(q.Frames), maxFrames)
 	}
 	for _, frame := range q.Frames {
-		frames = append(frames, packet.AddTags(frame, arrival.Tags))
+		frames = append(frames, arrival.InSession(packet.AddTags(frame, arrival.Tags)))
 	}
 	all := make([]show.Explained, 0, len(frames))
 	for _, frame := range frames {

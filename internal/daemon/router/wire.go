@@ -126,7 +126,12 @@ func (p parts) vitals() []vital {
 	return []vital{{p.watcher.String(), p.watcher.Alive}, {"fast path", p.fastpath.Alive}}
 }
 
-func (p parts) forwarding(ctx context.Context, on bool) error { return p.kernel.Forwarding(ctx, on) }
+// forwarding switches it on or off. The fast path hears of it at once, not when it is the turn of the kernel's notification.
+func (p parts) forwarding(ctx context.Context, on bool) error {
+	err := p.kernel.Forwarding(ctx, on)
+	p.fastpath.SettingsChanged()
+	return err
+}
 
 // takeDown removes what would go on without the daemon. Addresses, static routes
 // and the filter stay: the operator may be logged in through them. Nobody owns the filter any more.

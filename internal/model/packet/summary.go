@@ -15,6 +15,8 @@ import (
 type Summary struct {
 	DstMAC, SrcMAC      MAC
 	Tags                []Tag // outermost first, at most two
+	InSession           bool  // of PPPoE: what follows is of the packet in it
+	Session             uint16
 	Type                uint16
 	Source, Destination netip.Addr // the zero Addr when it is no whole IP header
 	Protocol            uint8      // or the first IPv6 next header
@@ -40,6 +42,10 @@ func Summarize(frame []byte) Summary {
 		s.Tags = append(s.Tags, Tag{Type: s.Type, TCI: binary.BigEndian.Uint16(rest)})
 		s.Type = binary.BigEndian.Uint16(rest[2:])
 		rest = rest[TagLen:]
+	}
+	if kind, inner, ok := inSession(rest); ok && s.Type == TypeSession {
+		s.InSession, s.Session = true, binary.BigEndian.Uint16(rest[2:])
+		s.Type, rest = kind, inner
 	}
 	switch {
 	case s.Type == TypeIPv4 && len(rest) >= IPv4Len:

@@ -137,6 +137,7 @@ type Link struct {
 	Running    bool // carrier, as IFF_LOWER_UP
 	Loopback   bool
 	Master     int    // ifindex of the bridge, bond or VRF it belongs to; 0 for none
+	InUse      bool   // a port of a bond: the bond takes packets from it
 	Parent     int    // ifindex of the device a VLAN sits on; 0 for none
 	VLANID     uint16 // 1…4094 for a VLAN
 	VLANProto  uint16 // 0x8100 or 0x88a8 for a VLAN

@@ -42,6 +42,10 @@ type adjKey struct {
 	addr    netip.Addr
 }
 
+// farEnd is the address of who is at the other end of a link without Ethernet, whatever a route names there: the kernel
+// asks nobody for a MAC. No neighbour has it.
+var farEnd netip.Addr
+
 // adjacency is one entry of the adjacency table.
 type adjacency struct {
 	key    adjKey
@@ -180,6 +184,9 @@ func (s *adjTable) dead(h rib.Hop) bool {
 // by word; the first word, which makes it valid, is written last.
 func (s *adjTable) fill(a *adjacency) {
 	w := s.t.prog.adjacencies[int(a.index)*adjacencyWords:]
+	if a.key.addr == farEnd {
+		a.state, a.mac = s.t.farEndOf(a.key.ifindex)
+	}
 	way, held, ok := s.t.egressTo(a.key.ifindex, a.mac)
 	if !ok {
 		w.store(0, macWord(a.mac, adjNoPort|uint16(held)<<adjReasonShift))
@@ -192,8 +199,9 @@ func (s *adjTable) fill(a *adjacency) {
 	w.store(2, pair(uint32(way.port), uint32(a.key.ifindex)))
 	w.store(3, way.tagWord())
 	w.store(4, mtuWord(way.mtu4, way.mtu6, slotOf(a.key.ifindex)))
+	w.store(6, way.sessionWord())
 	flags := uint16(0)
-	if a.known && a.state&neighValid != 0 {
+	if (a.known || a.key.addr == farEnd) && a.state&neighValid != 0 {
 		flags = adjValid
 		if a.state&rib.NeighStale != 0 {
 			flags |= adjStale
@@ -215,7 +223,7 @@ func mtuWord(mtu4, mtu6 uint16, slot uint32) uint64 {
 
 // list puts the adjacency into the map of neighbours on connected networks, or takes it out.
 func (s *adjTable) list(a *adjacency, in bool) {
-	if in == a.listed || a.key.addr.IsLinkLocalUnicast() && a.key.addr.Is6() {
+	if in == a.listed || a.key.addr == farEnd || a.key.addr.IsLinkLocalUnicast() && a.key.addr.Is6() {
 		return
 	}
 	var err error

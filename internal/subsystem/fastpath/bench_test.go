@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"minne/internal/lab/fulltable"
@@ -28,9 +29,7 @@ func BenchmarkProgram(b *testing.B) {
 	ip(b, "route", "add", "203.0.113.0/24", "via", "198.51.100.3")
 	ip(b, "route", "add", "2001:db8:f::/64", "via", "2001:db8:b::3")
 	eventually(b, "the port is in the fast path", func() bool { return bench.fast.prog.interfaces.load(2*bench.in.Attrs().Index)>>48 != 0 })
-	for word := range 2 { // a test run without context comes in by the loopback device
-		bench.fast.prog.interfaces.store(2+word, bench.fast.prog.interfaces.load(2*bench.in.Attrs().Index+word))
-	}
+	bench.loopBy(bench.in)
 	for _, c := range []struct {
 		name  string
 		frame []byte
@@ -44,9 +43,7 @@ func BenchmarkProgram(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			var runs []time.Duration
 			for range b.N {
-				_, took, err := bench.fast.prog.objects.Router.Benchmark(c.frame, 250, nil)
-				must(b, err)
-				runs = append(runs, took)
+				runs = append(runs, bench.repeat(c.frame))
 			}
 			slices.Sort(runs)
 			b.ReportMetric(float64(runs[len(runs)/2].Nanoseconds()), "ns/packet")
@@ -54,6 +51,27 @@ func BenchmarkProgram(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 		})
 	}
+}
+
+// loopBy lets the loopback device stand for a port, because a test run without context comes in by it.
+func (b *bench) loopBy(port netlink.Link) {
+	const loopback = 1
+	b.fast.mu.Lock()
+	defer b.fast.mu.Unlock()
+	delete(b.fast.tables.links, loopback) // or it would become itself again with the next change of a link
+	for word := range 2 {
+		b.fast.prog.interfaces.store(2*loopback+word, b.fast.prog.interfaces.load(2*port.Attrs().Index+word))
+	}
+}
+
+// repeat is the time for a frame that comes in again as it left, of many.
+func (b *bench) repeat(frame []byte) time.Duration {
+	action, took, err := b.fast.prog.objects.Router.Benchmark(frame, 250, nil)
+	must(b.t, err)
+	if action != ActionRedirect {
+		b.t.Fatalf("action %d: the frame did not leave each time", action)
+	}
+	return took
 }
 
 // BenchmarkFullTable tells a real Internet table: the time to fill the tables from nothing, single

@@ -437,7 +437,7 @@ func (s *adjTable) moves(a *adjacency, w egress) bool {
 	was := s.t.prog.adjacencies[int(a.index)*adjacencyWords:]
 	port, _ := splitPair(was.load(2))
 	tagged := macWord([6]byte{}, uint16(len(w.tags)))
-	return port != 0 && (int(port) != w.port || was.load(1)&macWord([6]byte{}, ^uint16(0)) != tagged || was.load(3) != w.tagWord())
+	return port != 0 && (int(port) != w.port || was.load(1)&macWord([6]byte{}, ^uint16(0)) != tagged || was.load(3) != w.tagWord() || was.load(6) != w.sessionWord())
 }
 
 // write puts adjacencies into the shared table. Where one moves, it is the kernel's until the last packet that

@@ -113,6 +113,9 @@ func (t *tables) along(ifindex int, of map[int][]bypass.Thing) []bypass.Thing {
 	var things []bypass.Thing
 	for l := range t.down(ifindex) {
 		things = append(things, of[l.Index]...)
+		for _, p := range t.portsOfBond(l) {
+			things = append(things, of[p.Index]...)
+		}
 	}
 	if b := t.bridgeBelow(ifindex); b != nil {
 		things = append(things, t.bridgeThings(b)...)

@@ -30,6 +30,8 @@ type DesiredPort struct {
 	Evaluated bool             `json:"evaluated,omitempty"` // the firewall evaluates its packets: off until it is told (Firewall.Apply)
 	AntiSpoof config.AntiSpoof `json:"anti-spoof"`          // on top of the kernel's rp_filter
 	Carried   bool             `json:"carried,omitempty"`   // by the program of the port that it sits on: none of its own
+	Bond      bool             `json:"bond,omitempty"`      // the kernel puts its program on its ports
+	Session   string           `json:"session,omitempty"`   // interface that carries its PPPoE session
 	Kernel    string           `json:"kernel,omitempty"`    // why only the kernel carries its packets
 }
 
@@ -48,7 +50,13 @@ func Render(cfg *config.Config) (Desired, error) {
 		if kind.Name != "" && kind.FastPath == config.NoProgram && !kind.Routed && kind.Kernel == "" || masters[name].Kind.Name == "bond" {
 			continue // a bond puts the program that it has on its ports, and takes no port that has one
 		}
+		session := ""
+		if i.PPPoE != nil {
+			session = i.PPPoE.Parent
+		}
 		d.Interfaces[name] = DesiredPort{
+			Bond:      i.Bond != nil,
+			Session:   session,
 			FastPath:  d.Mode != "off" && i.FastPath.On() && !i.Disabled && kind.Kernel == "",
 			Kernel:    kind.Kernel,
 			Evaluated: evaluated,

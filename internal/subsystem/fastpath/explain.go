@@ -99,6 +99,16 @@ type Arrival struct {
 	Port int // ifindex
 	MAC  packet.MAC
 	Tags []packet.Tag
+
+	session *packet.Session // of PPPoE, nil for none
+}
+
+// InSession is a frame as it arrives: in the session that the interface is, if it is one.
+func (a Arrival) InSession(frame []byte) []byte {
+	if a.session == nil {
+		return frame
+	}
+	return packet.AddSession(frame, *a.session)
 }
 
 // ArrivalOf says how packets arrive at an interface of the router, a port or a VLAN.
@@ -112,11 +122,15 @@ func (f *FastPath) ArrivalOf(name string) (Arrival, error) {
 	if index == 0 {
 		return Arrival{}, fmt.Errorf("no interface %q: the router has %s", name, strings.Join(f.tables.names(), ", "))
 	}
-	mac, ok := macOf(f.tables.links[index].MAC)
+	l := f.tables.links[index]
+	mac, ok := f.tables.ethernetOf(l)
 	if !ok {
 		return Arrival{}, fmt.Errorf("interface %s has no MAC address: no packets arrive on it", name)
 	}
 	a := Arrival{Port: index, MAC: mac}
+	if l.session != nil {
+		a.session = &packet.Session{ID: l.session.id, Peer: l.session.peer}
+	}
 	port, tags, ok := f.tables.base(index)
 	if !ok {
 		return a, nil // down, or under a bridge: the program will say what that means

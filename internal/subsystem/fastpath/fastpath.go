@@ -110,7 +110,7 @@ func (f *FastPath) start() error {
 	if err != nil {
 		return err
 	}
-	s.bridges = f.needsBridges(state)
+	s.bridges, s.sessions, s.bonds = f.needsBridges(state), f.desired.hasSessions(), f.desired.hasBonds()
 	err = f.withFlowsOrWithout(s, func(s shape) (err error) {
 		f.prog, err = loadCounting(f.inst.BPFDir, s)
 		return err
@@ -132,9 +132,8 @@ func (f *FastPath) start() error {
 	if err := f.heedBypassed(); err != nil {
 		return err
 	}
-	settingsChanged := func() { f.locked(func() { f.tables.reread() }) }
 	featuresChanged := func() { f.locked(f.reconcileLogged) }
-	socket, err := listen(unix.NETLINK_ROUTE, []int{groupNetconf4, groupNetconf6}, settingsChanged)
+	socket, err := listen(unix.NETLINK_ROUTE, []int{groupNetconf4, groupNetconf6}, f.SettingsChanged)
 	if err != nil {
 		return err
 	}
@@ -166,6 +165,10 @@ func (f *FastPath) adoptUnpinned(ports map[int]*port) error {
 	}
 	return err
 }
+
+// SettingsChanged reads the kernel's settings of interfaces again. When it returns, packets meet them. The kernel tells of
+// each change, but some time later.
+func (f *FastPath) SettingsChanged() { f.locked(func() { f.tables.reread() }) }
 
 func (f *FastPath) locked(do func()) {
 	f.mu.Lock()
@@ -243,7 +246,7 @@ func (f *FastPath) Apply(_ context.Context, d Desired) error {
 	}
 	s := f.restructured(f.prog.shape)
 	s.label = f.prog.labelsFor(d)
-	s.bridges = f.needsBridges(f.tables.bridging.state)
+	s.bridges, s.sessions, s.bonds = f.needsBridges(f.tables.bridging.state), d.hasSessions(), d.hasBonds()
 	if s.firewall.conntrack {
 		s.firewall.flows = flowsFor(d.Flows)
 	}
@@ -460,9 +463,10 @@ func (f *FastPath) reconcile() error {
 	wanted := f.wantedPorts()
 	attached, transmits, unsummed := maps.Clone(f.tables.attached), maps.Clone(f.tables.transmits), maps.Clone(f.tables.unsummed)
 	f.openAdopted(wanted)
+	// First, because a bond takes no program while one of its ports has its own.
+	failed := []error{f.dropPorts(wanted)}
 	refusedBefore := f.refused
 	f.refused, f.incapable, f.foreign = map[string]string{}, map[string]bool{}, false
-	var failed []error
 	for ifindex, name := range wanted {
 		if err := f.keepPort(ifindex, name); err != nil {
 			f.refused[name] = err.Error()
@@ -477,7 +481,6 @@ func (f *FastPath) reconcile() error {
 			}
 		}
 	}
-	failed = append(failed, f.dropPorts(wanted))
 	for _, p := range f.ports {
 		if p.current {
 			f.openPort(p)
@@ -543,6 +546,15 @@ func (f *FastPath) keepPort(ifindex int, name string) error {
 		f.ports[ifindex] = p
 	}
 	p.name = name
+	if devices := f.tables.devices(ifindex); !slices.Equal(devices, p.devices) {
+		p.devices = devices
+		if p.link != nil && p.current && !p.generic {
+			if err := p.bare(); err != nil {
+				return err
+			}
+			p.unsummed = p.sums()
+		}
+	}
 	if p.link != nil && !p.current {
 		generic, err := runsGeneric(ifindex)
 		if err != nil {
@@ -567,7 +579,7 @@ func (f *FastPath) keepPort(ifindex int, name string) error {
 		if err := p.take(f.onPorts()); err != nil {
 			return err
 		}
-		p.unsummed = p.generic || leavesSums(driverOf(name), busOf(name))
+		p.unsummed = p.sums()
 		f.log.Info("fast path adopted", "interface", name, "generic", p.generic)
 	}
 	return nil

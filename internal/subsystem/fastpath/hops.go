@@ -327,10 +327,14 @@ func bounds(members []member, vias []uint32) []uint64 {
 
 // via is how a hop is reached. The adjacency it needs is added to held.
 func (n *nextHops) via(h rib.Hop, held *[]*adjacency) uint32 {
-	if !h.Gateway.IsValid() || h.Gateway.IsUnspecified() {
+	key := adjKey{h.Interface, h.Gateway.Unmap()}
+	switch {
+	case n.t.pointToPoint(h.Interface):
+		key.addr = farEnd
+	case !h.Gateway.IsValid() || h.Gateway.IsUnspecified():
 		return viaOnLink | uint32(h.Interface)
 	}
-	a := n.t.adjs.get(adjKey{h.Interface, h.Gateway.Unmap()})
+	a := n.t.adjs.get(key)
 	if a == nil {
 		return 0
 	}

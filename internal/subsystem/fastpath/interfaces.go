@@ -25,6 +25,7 @@ const (
 	ifLoose6     = 64
 	ifRedirects4 = 128
 	ifUnsummed   = 256
+	ifSession    = 512
 
 	maxIfindex = 65536
 	maxSlots   = 4096
@@ -38,6 +39,8 @@ type device struct {
 	settings settings
 	round    uint8
 	vlan     *routerVlanKey // its place in the map of VLANs, while it has one
+	session  *session       // of PPPoE that it is, on the link below
+	below    int            // index of that link
 }
 
 // vlanTag is a tag as it is pushed.
@@ -53,6 +56,8 @@ type egress struct {
 	mac  [6]byte
 	mtu4 uint16
 	mtu6 uint16
+
+	session *session // that they leave in, or nil
 }
 
 // slotOf is an interface's place in the traffic counters.
@@ -73,20 +78,31 @@ func (w egress) tagWord() uint64 {
 	return binary.NativeEndian.Uint64(b[:])
 }
 
-// down goes from an interface to the port at its bottom, over the tags between.
+// down goes from an interface to the port at its bottom, over the session and the tags between.
 func (t *tables) down(ifindex int) iter.Seq[*device] {
 	return func(yield func(*device) bool) {
-		for l := t.links[ifindex]; l != nil && yield(l) && l.VLANID != 0; l = t.links[l.Parent] {
+		for l := t.links[ifindex]; l != nil && yield(l); {
+			switch {
+			case l.session != nil:
+				l = t.links[l.below]
+			case l.VLANID != 0:
+				l = t.links[l.Parent]
+			default:
+				return
+			}
 		}
 	}
 }
 
-// base follows VLANs down to the port. ok is false where the fast path can't follow: more than two
+// base follows sessions and VLANs down to the port. ok is false where the fast path can't follow: more than two
 // tags, a bridge or bond above the port, a link that is down or unknown.
 func (t *tables) base(ifindex int) (port *device, tags []vlanTag, ok bool) {
 	for l := range t.down(ifindex) {
 		if !l.Up || l.Master != 0 || l.Index >= maxIfindex {
 			return nil, nil, false
+		}
+		if l.session != nil {
+			continue
 		}
 		if l.VLANID == 0 {
 			return l, tags, true
@@ -111,16 +127,30 @@ func (t *tables) egressTo(ifindex int, to [6]byte) (w egress, held Reason, ok bo
 	}
 	l := t.links[ifindex]
 	if b := t.bridging.state.Bridges[bottom.Index]; b != nil {
+		if l.session != nil {
+			return egress{}, Forwarded, false
+		}
 		if to == ([6]byte{}) {
 			return egress{}, Reason(routerReasonREASON_NO_NEIGHBOUR), false
 		}
 		return t.bridgeEgress(l, b, tags, to)
 	}
-	mac, ok := macOf(l.MAC)
+	mac, ok := t.ethernetOf(l)
 	if !ok || !t.transmits[bottom.Index] {
 		return egress{}, Forwarded, false
 	}
 	return t.egressBy(l, bottom.Index, tags, mac), Forwarded, true
+}
+
+// ethernetOf is the MAC address by which an interface sends and receives: that of a session is its parent's.
+func (t *tables) ethernetOf(l *device) (mac [6]byte, ok bool) {
+	if l.session != nil {
+		l = t.links[l.below]
+	}
+	if l == nil {
+		return mac, false
+	}
+	return macOf(l.MAC)
 }
 
 // egressBy is the way by a port with tags, and with what holds of the interface.
@@ -129,7 +159,7 @@ func (t *tables) egressBy(l *device, port int, tags []vlanTag, mac [6]byte) egre
 	if set := l.settings.mtu6; set != 0 {
 		mtu6 = min(mtu6, set)
 	}
-	return egress{port: port, tags: tags, mac: mac, mtu4: uint16(mtu4), mtu6: uint16(mtu6)}
+	return egress{port: port, tags: tags, mac: mac, mtu4: uint16(mtu4), mtu6: uint16(mtu6), session: l.session}
 }
 
 // alive says whether the kernel uses hops through an interface. Routes with hops of their own
@@ -143,13 +173,23 @@ func (t *tables) alive(ifindex int, object bool) bool {
 	return l.Running || !object && !l.settings.ignoreLinkDown
 }
 
+// pointToPoint says whether a link has no Ethernet, so that its packets need no neighbour's MAC: tunnels, WireGuard, PPP.
+func (t *tables) pointToPoint(ifindex int) bool {
+	l := t.links[ifindex]
+	if l == nil || l.Loopback {
+		return false
+	}
+	_, ethernet := macOf(l.MAC)
+	return !ethernet
+}
+
 // renderInterface writes an interface into the shared table and the map of VLANs.
 func (t *tables) renderInterface(l *device) {
 	if l.Index >= maxIfindex {
 		return
 	}
 	port, tags, ok := t.base(l.Index)
-	mac, hasMAC := macOf(l.MAC)
+	mac, hasMAC := t.ethernetOf(l)
 	want, desired := t.desired.Interfaces[l.Name]
 	attached, unsummed, bridged := false, false, false
 	if ok {
@@ -157,15 +197,19 @@ func (t *tables) renderInterface(l *device) {
 		if b := t.bridging.state.Bridges[port.Index]; b != nil {
 			bridged = true
 			attached, unsummed = t.attachedBelow(b)
+			attached = attached && l.session == nil // which crosses the bridge as any frame
 		}
 	}
 	on := ok && hasMAC && desired && want.FastPath && attached
-	t.placeVLAN(l, port, tags, on && len(tags) > 0 && !bridged)
+	t.placeVLAN(l, port, tags, on && l.VLANID != 0 && !bridged)
 	flags := uint16(0)
 	if on {
 		flags = ifKnown | l.settings.flags(want, t.all4, t.all6)
 		if unsummed {
 			flags |= ifUnsummed
+		}
+		if l.session != nil {
+			flags |= ifSession
 		}
 		if t.heldAtIngress(l.Index) != Forwarded {
 			flags &^= ifForward4 | ifForward6
@@ -227,9 +271,12 @@ func (t *tables) placeVLAN(l, port *device, tags []vlanTag, in bool) {
 
 // renderLinks brings everything up to date that hangs on links: a link, a port or a setting changed.
 func (t *tables) renderLinks() {
+	t.takeSessions()
 	for _, l := range t.links {
 		t.renderInterface(l)
 	}
+	t.renderSessions()
+	t.renderBonds()
 	t.renderBridges()
 	t.adjs.refreshAll()
 	t.hops.renderAll()
@@ -243,6 +290,12 @@ func (t *tables) dropLink(l *device) {
 		t.prog.interfaces.store(2*l.Index, 0)
 		if t.prog.shape.bridges {
 			t.prog.bridgePorts.store(l.Index, 0)
+		}
+		if t.prog.shape.sessions {
+			t.prog.sessionsAt.store(2*l.Index+1, 0)
+		}
+		if t.prog.shape.bonds {
+			t.prog.bondsAt.store(l.Index, 0)
 		}
 	}
 }

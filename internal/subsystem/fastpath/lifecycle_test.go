@@ -380,16 +380,18 @@ func TestVerifier(t *testing.T) {
 		firewall firewallShape
 		label    *label.Sets
 		build    string
-		bridges  bool
+		more     shape
 	}{
-		{"ordinary", firewallShape{}, nil, "", false}, {"tracing", firewallShape{}, nil, "trace_build", false}, {"capturing", firewallShape{}, nil, "capture_build", false},
-		{"firewall", evaluated, nil, "", false}, {"stateful firewall", stateful, nil, "", false}, {"stateful firewall, capturing", stateful, nil, "capture_build", false},
-		{"patterns", firewallShape{}, patterns, "", false}, {"patterns, stateful firewall", stateful, patterns, "", false},
-		{"patterns, tracing", stateful, patterns, "trace_build", false}, {"patterns, capturing", stateful, patterns, "capture_build", false},
-		{"bridges", firewallShape{}, nil, "", true}, {"bridges, stateful firewall", stateful, nil, "", true},
-		{"bridges, patterns, capturing", stateful, patterns, "capture_build", true}, {"bridges, patterns, tracing", stateful, patterns, "trace_build", true},
+		{"ordinary", firewallShape{}, nil, "", shape{}}, {"tracing", firewallShape{}, nil, "trace_build", shape{}}, {"capturing", firewallShape{}, nil, "capture_build", shape{}},
+		{"firewall", evaluated, nil, "", shape{}}, {"stateful firewall", stateful, nil, "", shape{}}, {"stateful firewall, capturing", stateful, nil, "capture_build", shape{}},
+		{"patterns", firewallShape{}, patterns, "", shape{}}, {"patterns, stateful firewall", stateful, patterns, "", shape{}},
+		{"patterns, tracing", stateful, patterns, "trace_build", shape{}}, {"patterns, capturing", stateful, patterns, "capture_build", shape{}},
+		{"bridges", firewallShape{}, nil, "", shape{bridges: true}}, {"bridges, stateful firewall", stateful, nil, "", shape{bridges: true}},
+		{"bonds", firewallShape{}, nil, "", shape{bonds: true}}, {"sessions", firewallShape{}, nil, "", shape{sessions: true}}, {"sessions, stateful firewall", stateful, nil, "", shape{sessions: true}},
+		{"bridges, sessions, bonds, patterns, capturing", stateful, patterns, "capture_build", shape{bridges: true, sessions: true, bonds: true}},
+		{"bridges, sessions, bonds, patterns, tracing", stateful, patterns, "trace_build", shape{bridges: true, sessions: true, bonds: true}},
 	} {
-		spec, err := shape{structure: fib.Default, capacity4: fib.Small, capacity6: fib.Small, firewall: c.firewall, label: c.label, tells: c.firewall.conntrack, bridges: c.bridges}.spec()
+		spec, err := shape{structure: fib.Default, capacity4: fib.Small, capacity6: fib.Small, firewall: c.firewall, label: c.label, tells: c.firewall.conntrack, bridges: c.more.bridges, sessions: c.more.sessions, bonds: c.more.bonds}.spec()
 		must(t, err)
 		if c.build != "" {
 			must(t, spec.Variables[c.build].Set(uint32(1)))

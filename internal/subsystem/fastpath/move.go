@@ -11,6 +11,7 @@ func (t *tables) moveTo(p *program) {
 		t.firewall.takeChanges(&t.prog.firewall)
 	}
 	t.prog = p
+	t.takeSessions()
 	p.nexthops.store(0, stopWord(Reason(routerReasonREASON_NO_ROUTE)))
 	for _, a := range t.adjs.all {
 		a.listed = false
@@ -27,6 +28,8 @@ func (t *tables) moveTo(p *program) {
 		l.vlan = nil
 		t.renderInterface(l)
 	}
+	t.renderSessions()
+	t.renderBonds()
 	t.bridging.forgetProgram()
 	t.renderBridges()
 	t.renderOwn()
@@ -80,6 +83,7 @@ func (t *tables) place() place {
 // since nothing has been told meanwhile. Only routes are compiled anew, since next hops were freed.
 func (t *tables) moveBack(p place) {
 	t.prog, t.hops.runs, t.zones, t.counters = p.prog, p.runs, p.zones, p.counters
+	t.takeSessions()
 	for a, listed := range p.listed {
 		a.listed = listed
 	}

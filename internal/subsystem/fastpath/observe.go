@@ -171,7 +171,7 @@ func (f *FastPath) observePorts() []ObservedPort {
 		ports = append(ports, one)
 	}
 	for _, name := range f.desired.names() {
-		if d := f.desired.Interfaces[name]; !seen[name] && !d.Carried && !f.byPorts(name) {
+		if d := f.desired.Interfaces[name]; !seen[name] && (!d.Carried || d.FastPath && f.noSession(name, d)) && !f.byPorts(name) {
 			ports = append(ports, ObservedPort{Name: name, Index: f.tables.indexOf(name), Mode: "off", Why: f.whyOff(name, d)})
 		}
 	}
@@ -204,6 +204,8 @@ func (f *FastPath) whyOff(name string, d DesiredPort) string {
 		return "it belongs to a bridge, bond or VRF"
 	case f.tables.links[f.tables.indexOf(name)].Loopback:
 		return "loopback"
+	case f.noSession(name, d):
+		return "the PPPoE session is not up yet, or " + d.Session + " carries more than one, or is a bridge"
 	case len(f.tables.links[f.tables.indexOf(name)].MAC) == 0:
 		return "it has no Ethernet: the kernel carries what goes through tunnels, WireGuard and PPP"
 	}

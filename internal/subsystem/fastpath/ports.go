@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,7 +34,8 @@ type port struct {
 	generic  bool
 	why      string // for show fast-path
 	features features
-	unsummed bool // senders may leave checksums to hardware
+	unsummed bool     // senders may leave checksums to hardware
+	devices  []string // whose frames the program sees: the ports of a bond, else itself
 }
 
 // errForeign says that somebody else's program is on a port.
@@ -115,7 +117,7 @@ func (p *port) attach(prog *ebpf.Program, mode config.FastPathMode, dir string) 
 		return errors.Join(err, takeOff(l))
 	}
 	p.pin, p.current = pinOf(dir, p.ifindex), true
-	p.unsummed = p.generic || leavesSums(driverOf(p.name), busOf(p.name))
+	p.unsummed = p.sums()
 	return nil
 }
 
@@ -128,7 +130,20 @@ func (p *port) ready() error {
 	if need := featureBasic | featureRedirect; err == nil && f&need != need {
 		return errIncapable{driverOf(p.name), fmt.Sprintf(" with redirect (it has: %s)", f)}
 	}
-	return bare(p.name)
+	return p.bare()
+}
+
+// bare makes the drivers hand frames over as they came.
+func (p *port) bare() (err error) {
+	for _, name := range p.devices {
+		err = errors.Join(err, bare(name))
+	}
+	return err
+}
+
+// sums says whether senders may leave checksums to hardware.
+func (p *port) sums() bool {
+	return p.generic || slices.ContainsFunc(p.devices, func(name string) bool { return leavesSums(driverOf(name), busOf(name)) })
 }
 
 // explain says in an operator's words why the program could not be attached.

@@ -43,6 +43,8 @@ type shape struct {
 	tells                bool        // somebody listens to flows that end
 	label                *label.Sets // nil where flows are not labelled
 	bridges              bool        // a bridge has the fast path
+	sessions             bool        // a PPPoE session has
+	bonds                bool        // a bond has
 }
 
 // program is a loaded fast path: the program for ports, its tracing twin for
@@ -62,6 +64,8 @@ type program struct {
 	adjacencies words
 	trace       words
 	bridgePorts words
+	sessionsAt  words
+	bondsAt     words
 	table4      *fib.Table4
 	table6      *fib.Table6
 	firewall    firewallMemory
@@ -141,12 +145,15 @@ func (s shape) spec() (*ebpf.CollectionSpec, error) {
 	if err := errors.Join(s.reportsEnded(spec), s.labels(spec)); err != nil {
 		return nil, err
 	}
-	if s.bridges {
-		if err := spec.Variables["bridge_build"].Set(uint32(1)); err != nil {
-			return nil, fmt.Errorf("setting bridge_build in the fast path's program: %w", err)
+	for build, on := range map[string]bool{"bridge_build": s.bridges, "pppoe_build": s.sessions, "bond_build": s.bonds} {
+		if !on {
+			continue
+		}
+		if err := spec.Variables[build].Set(uint32(1)); err != nil {
+			return nil, fmt.Errorf("setting %s in the fast path's program: %w", build, err)
 		}
 	}
-	for _, entries := range []map[string]uint32{s.firewall.entries(), s.bridgeEntries()} {
+	for _, entries := range []map[string]uint32{s.firewall.entries(), s.bridgeEntries(), s.sessionEntries(), s.bondEntries()} {
 		for name, entries := range entries {
 			spec.Maps[name].MaxEntries = entries
 		}
@@ -243,6 +250,7 @@ func (p *program) share() error {
 	}{
 		{m.Control, &p.control}, {m.Interfaces, &p.interfaces}, {m.Own4, &p.own4}, {m.Nexthops, &p.nexthops},
 		{m.Members, &p.members}, {m.Adjacencies, &p.adjacencies}, {m.Trace, &p.trace}, {m.BridgePorts, &p.bridgePorts},
+		{m.Sessions, &p.sessionsAt}, {m.Bonds, &p.bondsAt},
 	} {
 		region, err := p.region(t.from)
 		if err != nil {

@@ -43,8 +43,8 @@ type contextXDP struct {
 	Egress  uint32
 }
 
-// headroom is how much a frame can grow in a test run.
-const headroom = 8
+// headroom is how much a frame can grow in a test run: two tags and the header of a PPPoE session.
+const headroom = 16
 
 // Run asks the program, with the tables as they are, what it would do with a frame (without FCS,
 // at least 14 bytes) that arrives at the link with that ifindex. It counts nothing, samples nothing,

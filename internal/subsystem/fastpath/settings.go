@@ -34,6 +34,7 @@ type settingsReader interface {
 	of(ifindex int, name string) settings
 	all() (v4, v6 settings) // of the pseudo-interface "all"
 	hashSeed() uint32       // of the flow hash of multipath routes
+	sessions() []session    // of PPPoE
 }
 
 // procSettings reads them from the process's network namespace.

@@ -103,6 +103,9 @@ func (j *journey) arrival() string {
 			name += fmt.Sprintf(", VLAN %d", t.id)
 		}
 	}
+	if j.ip.InSession {
+		name += fmt.Sprintf(", PPPoE session %d", j.ip.Session)
+	}
 	return "for us, by " + name
 }
 
@@ -154,6 +157,12 @@ func (j *journey) neighbour() string {
 		}
 	}
 	where := fmt.Sprintf("%v on %s", a.key.addr, j.t.nameOf(a.key.ifindex))
+	if a.key.addr == farEnd {
+		where = "the far end of " + j.t.nameOf(a.key.ifindex)
+		if a.mac == ([6]byte{}) {
+			return where + chosen
+		}
+	}
 	if a.mac == ([6]byte{}) {
 		return where + chosen + " has no MAC yet"
 	}
@@ -187,6 +196,9 @@ func (j *journey) rewrite() string {
 	text := fmt.Sprintf("MAC %v to %v, TTL %d", left.SrcMAC, left.DstMAC, left.TTL)
 	for _, tag := range left.Tags {
 		text += fmt.Sprintf(", VLAN %d", tag.TCI&0xfff)
+	}
+	if left.InSession {
+		text += fmt.Sprintf(", PPPoE session %d", left.Session)
 	}
 	return text
 }

@@ -134,6 +134,8 @@ func TestStages(t *testing.T) {
 
 func TestRoutesThatEnd(t *testing.T) {
 	b := newBench(t)
+	ip(t, "tuntap", "add", "dev", "point", "mode", "tun") // as a tunnel, WireGuard or PPP
+	ip(t, "link", "set", "point", "up")
 	for _, c := range []struct {
 		route  []string
 		reason routerReason
@@ -147,6 +149,8 @@ func TestRoutesThatEnd(t *testing.T) {
 		{[]string{"203.0.113.0/24", "via", "198.51.100.9"}, routerReasonREASON_NO_NEIGHBOUR},
 		{[]string{"203.0.113.0/24", "via", "198.51.100.2", "mtu", "100"}, routerReasonREASON_TOO_BIG},
 		{[]string{"203.0.113.0/24", "dev", "out"}, routerReasonREASON_NO_NEIGHBOUR},
+		{[]string{"203.0.113.0/24", "dev", "point"}, routerReasonREASON_EGRESS}, // no neighbour is asked for, nor does its limit hold
+		{[]string{"203.0.113.0/24", "via", "198.51.100.9", "dev", "point", "onlink"}, routerReasonREASON_EGRESS},
 	} {
 		ip(t, append([]string{"route", "add"}, c.route...)...)
 		frame := udp4(macIn, macA, "192.0.2.2", "203.0.113.1", 64, 100)
@@ -160,6 +164,20 @@ func TestRoutesThatEnd(t *testing.T) {
 		}
 		ip(t, append([]string{"route", "del"}, c.route...)...)
 		eventually(t, "no route", func() bool { return b.run(frame, b.in).Reason == Reason(routerReasonREASON_NO_ROUTE) })
+	}
+}
+
+// TestSettingsAtOnce: who has changed forwarding need not wait for the kernel's notification.
+func TestSettingsAtOnce(t *testing.T) {
+	b := newBench(t)
+	frame := udp4(macIn, macA, "192.0.2.2", "198.51.100.2", 64, 0)
+	for range 20 {
+		sysctl(t, "ipv4/ip_forward", "0")
+		b.fast.SettingsChanged()
+		b.expect(frame, b.in, Reason(routerReasonREASON_FORWARDING_OFF))
+		sysctl(t, "ipv4/ip_forward", "1")
+		b.fast.SettingsChanged()
+		b.expect(frame, b.in, Forwarded)
 	}
 }
 

@@ -21,7 +21,8 @@ func (forwardingEverywhere) of(int, string) settings {
 func (forwardingEverywhere) all() (v4, v6 settings) {
 	return settings{forwarding4: true}, settings{forwarding6: true}
 }
-func (forwardingEverywhere) hashSeed() uint32 { return 7 }
+func (forwardingEverywhere) hashSeed() uint32    { return 7 }
+func (forwardingEverywhere) sessions() []session { return nil }
 
 // TestVLANs: tags come off, go on, and are exchanged, one or two of them, of both kinds. The VLAN
 // links are told but don't exist: kernels without the 8021q module have the same program.

@@ -34,6 +34,9 @@ const (
 // bridgePortStates are BR_STATE_ of linux/if_bridge.h.
 var bridgePortStates = []string{"disabled", "listening", "learning", "forwarding", "blocking"}
 
+// portInUse is the state of a bond's port from which the bond takes packets (its bond_is_slave_inactive is false).
+const portInUse = "in use"
+
 // membershipOf reads what the IFLA_LINKINFO of a link says of it.
 func membershipOf(info []byte) (m Membership) {
 	slave := ""
@@ -82,7 +85,7 @@ func portState(of string, data []byte) string {
 	case of == bond.name && mii != 0: // BOND_LINK_UP is 0
 		return "down"
 	case of == bond.name && state >= 0:
-		return map[bool]string{true: "in use", false: "backup"}[state == 0]
+		return map[bool]string{true: portInUse, false: "backup"}[state == 0]
 	case of == bridge.name && state >= len(bridgePortStates):
 		return fmt.Sprint("state ", state)
 	case of == bridge.name && state >= 0:

@@ -62,5 +62,9 @@ func TestASessionEndsInACommit(t *testing.T) {
 		if rep, err = k.Reassert(context.Background()); err != nil || len(rep.Repaired)+len(rep.Faults) != 0 || len(p.routes) != 1 {
 			t.Fatalf("%+v, %v, %+v", rep, err, p.routes)
 		}
+		p.at(10 + index).Up = false // as pppd leaves it at the end of a session
+		if rep, err = k.Reassert(context.Background()); err != nil || len(rep.Repaired)+len(rep.Faults) != 0 {
+			t.Fatalf("%+v, %v", rep, err)
+		}
 	}
 }

@@ -56,6 +56,7 @@ func decodeLink(m nlmsg.Message) (l rib.Link, ok bool) {
 			l.Master = int(uint32Of(value))
 		case unix.IFLA_LINKINFO:
 			l.Kind = infoKind(value)
+			l.InUse = membershipOf(value).PortState == portInUse
 		case unix.IFLA_XDP:
 			l.XDPProgram = xdpProgram(value)
 		}

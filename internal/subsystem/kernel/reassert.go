@@ -277,7 +277,7 @@ func (k *Kernel) report(r *round) *Report {
 		}
 	}
 	for _, s := range r.did {
-		if s.was == "" || whole[s.port] || s.waits != nil && r.dialed(s.port) {
+		if s.was == "" || whole[s.port] || (s.vital || s.waits != nil) && r.dialed(s.port) {
 			continue
 		}
 		whole[s.port] = s.vital && s.port != ""
@@ -292,7 +292,7 @@ func (k *Kernel) report(r *round) *Report {
 	return rep
 }
 
-// dialed says whether an interface is a session, whose link goes and comes, and its routes with it: that is no change by
+// dialed says whether an interface is a session, whose link goes down, away and comes, and its routes with it: that is no change by
 // another program.
 func (r *round) dialed(name string) bool {
 	return slices.ContainsFunc(r.bound, func(b *bound) bool { return b.Name == name && b.Kind.Dialed })

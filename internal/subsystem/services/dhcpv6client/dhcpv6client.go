@@ -43,7 +43,9 @@ const (
 
 // start runs dhcpcd, which writes over its own command, so this script is the process that a later daemon knows again by
 // the pid file. dhcpcd keeps its identifier, leases and sockets in fixed places, which two routers on one machine
-// would share: each has its own there.
+// would share: each has its own there. The script waits for an interface that is not there. That of a PPPoE session comes
+// and goes, dhcpcd with it, and has no MAC address: the identifier (DUID) is made of that of the interface below, the
+// second argument.
 const start = `#!/bin/sh
 # Made by minne.
 cd "${0%/*}" || exit 1
@@ -57,11 +59,24 @@ exec unshare --mount sh -c '
 	done
 	trap "kill \$child; wait; exit 0" TERM
 	echo $$ >pid
-	dhcpcd --nobackground --noconfigure --config "$PWD/config" --script "$PWD/event" "$1" &
-	child=$!
-	echo $child >child
-	wait $child
-' "$PWD/start" "$1"
+	while :; do
+		if [ -e "/proc/sys/net/ipv6/conf/$1" ]; then
+			if [ -n "$2" ]; then
+				mkdir -p sys && mount -t sysfs minne sys # of this network namespace
+				read -r mac <"sys/class/net/$2/address" && echo "00:03:00:01:$mac" >state/duid
+				umount sys
+			fi
+			dhcpcd --nobackground --noconfigure --config "$PWD/config" --script "$PWD/event" "$1" &
+			child=$!
+			echo $child >child
+			wait $child
+			[ -n "$2" ] || exit 1
+		fi
+		sleep 1 &
+		child=$!
+		wait $child
+	done
+' "$PWD/start" "$1" "$2"
 `
 
 // event is what dhcpcd calls. That dhcpcd gives a lease up ("EXPIRE6") ends nothing: it does so ten seconds after it could
@@ -139,10 +154,13 @@ func Render(cfg *config.Config, runDir string) Desired {
 			continue
 		}
 		d.Interfaces[name] = nil
-		dir := program.Dir(runDir, prefix+name)
+		dir, below := program.Dir(runDir, prefix+name), ""
+		if i.PPPoE != nil {
+			below = i.PPPoE.Parent
+		}
 		d.programs[name] = program.Desired{
 			Object: "DHCPv6 client on " + name,
-			Argv:   []string{"sh", filepath.Join(dir, "start"), name},
+			Argv:   []string{"sh", filepath.Join(dir, "start"), name, below},
 			Files:  map[string]string{"config": text(name, i.DHCPv6), "start": start, "event": event},
 			Modes:  map[string]fs.FileMode{"start": 0o755, "event": 0o755},
 		}

@@ -82,7 +82,7 @@ var Service = service.Descriptor{
 	Name:  "pppoe",
 	Title: "PPPoE",
 	Programs: []service.Program{{Name: binary, For: "PPPoE", Package: "ppp", Version: []string{binary, "--version"},
-		Image: []string{"usr/sbin/pppd", "usr/lib/pppd/*/pppoe.so", "usr/lib/*/ossl-modules/legacy.so"}}}, // legacy.so: pppd 2.5 does not start without
+		Image: []string{"usr/sbin/pppd", "usr/sbin/pppoe-discovery", "usr/lib/pppd/*/pppoe.so", "usr/lib/*/ossl-modules/legacy.so"}}}, // legacy.so: pppd 2.5 does not start without
 	New: func(h service.Host) service.Running {
 		c := &Client{Fleet: program.NewFleet(h.RunDir, prefix, h.Log), runDir: h.RunDir, servers: h.Servers, log: h.Log}
 		r := service.Of(c, func(cfg *config.Config, secrets config.Secrets) (Desired, error) {

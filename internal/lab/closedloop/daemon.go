@@ -262,7 +262,7 @@ func (r *routed) changeUnderTraffic(ctx context.Context, load *Load, routes []ri
 	}()
 	arrived := func() (a traffic.Arrived) {
 		if err == nil {
-			a, err = r.arrived(false)
+			a, err = r.arrived(load)
 		}
 		return a
 	}

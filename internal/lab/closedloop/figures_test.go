@@ -46,6 +46,15 @@ func TestExtraIsMoreLessPlain(t *testing.T) {
 	}
 }
 
+// Two processors that each take 100 ns for a frame, and 125 when both send, forward 1.6 times as many as one.
+func TestScaleIsTogetherOverOne(t *testing.T) {
+	one, two, again := []float64{2. / 100, 2. / 110}, []float64{2. / 125, 2. / 137.5}, []float64{2. / 100, 2. / 110}
+	more, same := scale(one, two, again)
+	if math.Abs(more.Median-1.6) > 1e-9 || same.Median != 1 {
+		t.Errorf("%+v, A/A %+v, expected 1.6 and 1", more, same)
+	}
+}
+
 func TestComparisonOfSamples(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"minne/internal/lab"
 	"minne/internal/lab/traffic"
 )
@@ -135,21 +133,8 @@ func spread(ctx context.Context, node *lab.Running, port string) error {
 
 // flood sends until ctx ends, on the last processor but one; connections are sent on the last.
 func (t *Translators) flood(ctx context.Context, load *Load, f *Flooded) error {
-	o := traffic.Order{Routes: map[uint8]traffic.Route{}}
-	for id := range load.streams {
-		o.Routes[id] = t.Fast.route
-	}
-	return t.lab.Node(generatorNode).Do(func() error {
-		var one unix.CPUSet
-		one.Set(t.cpu - 1)
-		if err := unix.SchedSetaffinity(0, &one); err != nil {
-			return fmt.Errorf("pin the flood to CPU %d: %w", t.cpu-1, err)
-		}
-		if err := unix.Setpriority(unix.PRIO_PROCESS, 0, highest); err != nil {
-			return fmt.Errorf("raise the flood's priority: %w", err)
-		}
-		sent, err := load.generator.Run(ctx, o)
-		f.Flood = sent.Frames
-		return err
-	})
+	load.cpu = t.cpu - 1
+	sent, err := t.Fast.emit(ctx, load, traffic.Order{})
+	f.Flood = sent.Frames
+	return err
 }

@@ -5,6 +5,7 @@ package closedloop
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
@@ -28,6 +29,8 @@ type Load struct {
 	ahead     int           // so many frames at least go ahead of a trial: what the device knows of all of them is in its caches
 	unit      int           // a trial has a multiple of so many frames; 0 is 1
 	recorded  bool          // frames of a capture, which carry no stamps: they are counted, not looked at
+	cpu       int           // that sends it
+	beside    *Load         // which another processor may be sending meanwhile; nil for none
 }
 
 // Streams of a load.
@@ -35,7 +38,12 @@ const (
 	stream4     = 0
 	stream6     = 1
 	streamReply = 2 // IPv4, the other way
+
+	secondStream4, secondStreamReply = 3, 4 // of a second processor
 )
+
+// answers says whether a stream goes the other way.
+func answers(stream uint8) bool { return stream == streamReply || stream == secondStreamReply }
 
 // benchmarking are the ranges that all networks of the rig are in; no destination that is drawn from a table is.
 var benchmarking = ipnet.Must("198.18.0.0/15", "2001:2::/48")
@@ -87,9 +95,16 @@ func (r *Rig) LoadTo(to []netip.Addr) (*Load, error) {
 	if len(to) == 0 {
 		return nil, errors.New("no destinations to send to")
 	}
-	packet := traffic.Packet{Source: device.InHosts[0].Addr().Next(), SourcePort: 40000, DestinationPort: 9, Protocol: unix.IPPROTO_UDP, FrameBytes: traffic.MinFrame4, Stream: stream4}
 	if to[0].Is6() {
-		packet.Source, packet.FrameBytes, packet.Stream = device.InHosts[1].Addr().Next(), traffic.MinFrame6, stream6
+		return r.loadTo(to, stream6, 40000)
+	}
+	return r.loadTo(to, stream4, 40000)
+}
+
+func (r *Rig) loadTo(to []netip.Addr, stream uint8, from uint16) (*Load, error) {
+	packet := traffic.Packet{Source: device.InHosts[0].Addr().Next(), SourcePort: from, DestinationPort: 9, Protocol: unix.IPPROTO_UDP, FrameBytes: traffic.MinFrame4, Stream: stream}
+	if to[0].Is6() {
+		packet.Source, packet.FrameBytes = device.InHosts[1].Addr().Next(), traffic.MinFrame6
 	}
 	lap := traffic.Lap{Packets: len(to), Packet: func(i int) traffic.Packet {
 		one := packet
@@ -110,13 +125,22 @@ func (r *Rig) newLoad(subject result.Subject, lap traffic.Lap, streams map[uint8
 	if err := g.SetLap(lap); err != nil {
 		return nil, err
 	}
-	return &Load{Subject: subject, generator: g, packets: lap.Packets, streams: streams}, nil
+	return &Load{Subject: subject, generator: g, packets: lap.Packets, streams: streams, cpu: r.cpu}, nil
 }
 
 // whole returns so many frames that all of the lap's units are complete.
 func (l *Load) whole(frames int) int {
 	unit := max(1, l.unit)
 	return (frames + unit - 1) / unit * unit
+}
+
+// together are the load and the one beside it.
+func (l *Load) together() iter.Seq[*Load] {
+	return func(yield func(*Load) bool) {
+		if yield(l) && l.beside != nil {
+			yield(l.beside)
+		}
+	}
 }
 
 // next returns where in the lap a trial of so many frames begins: where the one before ended.

@@ -173,14 +173,14 @@ func begin(n int) []flow {
 }
 
 // forth and back are a flow's packets: one that begins it, and one that answers.
-func (f flow) forth() traffic.Packet {
+func (f flow) forth(stream uint8) traffic.Packet {
 	return traffic.Packet{Source: f.from.Addr(), SourcePort: f.from.Port(), Destination: f.to.Addr(), DestinationPort: f.to.Port(),
-		Protocol: unix.IPPROTO_UDP, FrameBytes: traffic.MinFrame4, Stream: stream4}
+		Protocol: unix.IPPROTO_UDP, FrameBytes: traffic.MinFrame4, Stream: stream}
 }
 
-func (f flow) back() traffic.Packet {
+func (f flow) back(stream uint8) traffic.Packet {
 	return traffic.Packet{Source: f.to.Addr(), SourcePort: f.to.Port(), Destination: f.outside.Addr(), DestinationPort: f.outside.Port(),
-		Protocol: unix.IPPROTO_UDP, FrameBytes: traffic.MinFrame4, Stream: streamReply}
+		Protocol: unix.IPPROTO_UDP, FrameBytes: traffic.MinFrame4, Stream: stream}
 }
 
 // aged is how long conntrack takes to call UDP packets in both directions a stream (2 s), and a little more.
@@ -240,14 +240,19 @@ func (r *Translator) pass(ctx context.Context) error {
 
 // both makes a load of the first n flows, in another order than that in which they began.
 func (r *Translator) both(n int) (*Load, error) {
-	lap := make([]traffic.Packet, 0, 2*n)
-	for _, i := range rand.New(rand.NewPCG(PolicySeed, 5)).Perm(n) {
-		lap = append(lap, r.flows[i].forth(), r.flows[i].back())
+	return r.bothWays(rand.New(rand.NewPCG(PolicySeed, 5)).Perm(n), [2]uint8{stream4, streamReply})
+}
+
+// bothWays makes a load of flows, by their numbers, with packets and answers by turns, each in a stream.
+func (r *Translator) bothWays(numbers []int, streams [2]uint8) (*Load, error) {
+	lap := make([]traffic.Packet, 0, 2*len(numbers))
+	for _, i := range numbers {
+		lap = append(lap, r.flows[i].forth(streams[0]), r.flows[i].back(streams[1]))
 	}
 	size := traffic.MinFrame4 + 4
-	subject := result.Subject{Traffic: fmt.Sprintf("%d flows, both ways", n), FrameSize: size, MeanSize: float64(size)}
+	subject := result.Subject{Traffic: fmt.Sprintf("%d flows, both ways", len(numbers)), FrameSize: size, MeanSize: float64(size)}
 	load, err := r.rig.newLoad(subject, traffic.Lap{Packets: len(lap), Packet: func(i int) traffic.Packet { return lap[i] }},
-		map[uint8]int{stream4: traffic.MinFrame4, streamReply: traffic.MinFrame4})
+		map[uint8]int{streams[0]: traffic.MinFrame4, streams[1]: traffic.MinFrame4})
 	if err == nil {
 		load.ahead = len(lap) // the other router's connections have just been through the caches
 	}
@@ -268,7 +273,7 @@ const learnt = 1 << 12
 
 // learn sends the first packet of every flow and notes where it seems to come from behind the router.
 func (r *Translator) learn(ctx context.Context) error {
-	first, err := r.rig.newLoad(result.Subject{}, traffic.Lap{Packets: len(r.flows), Packet: func(i int) traffic.Packet { return r.flows[i].forth() }},
+	first, err := r.rig.newLoad(result.Subject{}, traffic.Lap{Packets: len(r.flows), Packet: func(i int) traffic.Packet { return r.flows[i].forth(stream4) }},
 		map[uint8]int{stream4: traffic.MinFrame4})
 	if err != nil {
 		return err

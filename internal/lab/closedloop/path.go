@@ -104,12 +104,14 @@ func (p *Path) run(ctx context.Context, load *Load, o traffic.Order, mac net.Har
 // expect forgets what arrived before and tells the sink what the load's packets look like behind the device.
 func (p *Path) expect(load *Load, filled bool, mac net.HardwareAddr, macBytes int) error {
 	expect := map[uint8]traffic.Expect{}
-	for id, bytes := range load.streams {
-		e := traffic.Expect{TTL: 64 - uint8(p.hops), FrameBytes: bytes, MAC: mac, MACBytes: macBytes, Filled: filled}
-		if id == streamReply && p.back != nil {
-			e.MAC, e.MACBytes = p.back.mac, len(p.back.mac)
+	for l := range load.together() {
+		for id, bytes := range l.streams {
+			e := traffic.Expect{TTL: 64 - uint8(p.hops), FrameBytes: bytes, MAC: mac, MACBytes: macBytes, Filled: filled && l == load}
+			if answers(id) && p.back != nil {
+				e.MAC, e.MACBytes = p.back.mac, len(p.back.mac)
+			}
+			expect[id] = e
 		}
-		expect[id] = e
 	}
 	if load.recorded {
 		expect = nil // frames without stamps are counted as others, and go no further than the sink
@@ -122,32 +124,14 @@ func (p *Path) expect(load *Load, filled bool, mac net.HardwareAddr, macBytes in
 
 // send sends a load that is expected and waits for its end at the sink.
 func (p *Path) send(ctx context.Context, load *Load, o traffic.Order) (Trial, error) {
-	o.Routes = map[uint8]traffic.Route{}
-	for id := range load.streams {
-		o.Routes[id] = p.route
-		if id == streamReply && p.back != nil {
-			o.Routes[id] = p.back.route
-		}
-	}
 	var t Trial
-	err := p.rig.lab.Node(generatorNode).Do(func() (err error) {
-		var one unix.CPUSet
-		one.Set(p.rig.cpu)
-		if err := unix.SchedSetaffinity(0, &one); err != nil {
-			return fmt.Errorf("pin to CPU %d: %w", p.rig.cpu, err)
-		}
-		if err := unix.Setpriority(unix.PRIO_PROCESS, 0, highest); err != nil {
-			return fmt.Errorf("raise the generator's priority: %w", err)
-		}
-		t.Sent, err = load.generator.Run(ctx, o)
-		return err
-	})
-	if err != nil {
+	var err error
+	if t.Sent, err = p.emit(ctx, load, o); err != nil {
 		return t, err
 	}
 	// A tail may have been left to ksoftirqd.
 	for wait := 0; ; wait++ {
-		if t.Arrived, err = p.rig.arrived(load.recorded); err != nil {
+		if t.Arrived, err = p.rig.arrived(load); err != nil {
 			return t, err
 		}
 		if t.Lost = t.Arrived.Lost(t.Sent.Frames); t.Lost == 0 || wait == 20 {
@@ -159,9 +143,33 @@ func (p *Path) send(ctx context.Context, load *Load, o traffic.Order) (Trial, er
 	return t, ctx.Err()
 }
 
-// arrived returns what the sink has seen of all streams together, or of recorded frames.
-func (r *Rig) arrived(recorded bool) (sum traffic.Arrived, err error) {
-	if recorded {
+// emit has the load's processor send it.
+func (p *Path) emit(ctx context.Context, load *Load, o traffic.Order) (sent traffic.Sent, err error) {
+	o.Routes = map[uint8]traffic.Route{}
+	for id := range load.streams {
+		o.Routes[id] = p.route
+		if answers(id) && p.back != nil {
+			o.Routes[id] = p.back.route
+		}
+	}
+	err = p.rig.lab.Node(generatorNode).Do(func() (err error) {
+		var one unix.CPUSet
+		one.Set(load.cpu)
+		if err := unix.SchedSetaffinity(0, &one); err != nil {
+			return fmt.Errorf("pin to CPU %d: %w", load.cpu, err)
+		}
+		if err := unix.Setpriority(unix.PRIO_PROCESS, 0, highest); err != nil {
+			return fmt.Errorf("raise the generator's priority: %w", err)
+		}
+		sent, err = load.generator.Run(ctx, o)
+		return err
+	})
+	return sent, err
+}
+
+// arrived returns what the sink has seen of a load's streams together, or of recorded frames.
+func (r *Rig) arrived(load *Load) (sum traffic.Arrived, err error) {
+	if load.recorded {
 		others, err := r.sink.Others()
 		for _, o := range others {
 			sum.Received += o.Frames
@@ -170,7 +178,10 @@ func (r *Rig) arrived(recorded bool) (sum traffic.Arrived, err error) {
 		return sum, err
 	}
 	streams, err := r.sink.Read()
-	for _, a := range streams {
+	for id, a := range streams {
+		if _, own := load.streams[id]; !own {
+			continue
+		}
 		sum.Received += a.Received
 		sum.Bytes += a.Bytes
 		sum.Duplicated += a.Duplicated

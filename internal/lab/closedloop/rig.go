@@ -60,6 +60,7 @@ type Place struct {
 	Slow   bool           // it has the second entry, too
 	Routes []netip.Prefix // through the port to the sink
 	Bridge []string       // ports of a Minne, each of which is the only one of a bridge
+	Queues int            // of its ports in each direction; 0 is 1
 }
 
 var slowAddresses = ipnet.Must("198.18.1.1/24", "2001:2:0:3::1/64")
@@ -106,21 +107,21 @@ func (p Place) entryPort(entry string) string { return p.Name + "-" + entry }
 
 func topology(places []Place) lab.Topology {
 	silent := func(node, name string) lab.Port { return lab.Port{Node: node, Name: name, Silent: true} }
-	t := lab.Topology{
-		Nodes: []lab.Node{{Name: generatorNode}, {Name: sinkNode}},
-		Links: []lab.Link{{A: silent(generatorNode, directPort), B: silent(sinkNode, directPort)}},
-	}
+	t := lab.Topology{Nodes: []lab.Node{{Name: generatorNode}, {Name: sinkNode}}}
+	direct := lab.Link{A: silent(generatorNode, directPort), B: silent(sinkNode, directPort)}
 	for _, p := range places {
+		direct.Queues = max(direct.Queues, p.Queues)
 		if p.Device.Kind == device.None {
-			t.Links = append(t.Links, lab.Link{A: silent(generatorNode, p.entryPort(device.In)), B: silent(sinkNode, p.Name)})
+			t.Links = append(t.Links, lab.Link{A: silent(generatorNode, p.entryPort(device.In)), B: silent(sinkNode, p.Name), Queues: p.Queues})
 			continue
 		}
 		t.Nodes = append(t.Nodes, lab.Node{Name: p.Name})
 		for _, entry := range p.entries() {
-			t.Links = append(t.Links, lab.Link{A: silent(generatorNode, p.entryPort(entry)), B: lab.Port{Node: p.Name, Name: entry}})
+			t.Links = append(t.Links, lab.Link{A: silent(generatorNode, p.entryPort(entry)), B: lab.Port{Node: p.Name, Name: entry}, Queues: p.Queues})
 		}
-		t.Links = append(t.Links, lab.Link{A: lab.Port{Node: p.Name, Name: device.Out}, B: silent(sinkNode, p.Name)})
+		t.Links = append(t.Links, lab.Link{A: lab.Port{Node: p.Name, Name: device.Out}, B: silent(sinkNode, p.Name), Queues: p.Queues})
 	}
+	t.Links = append(t.Links, direct)
 	return t
 }
 

@@ -29,6 +29,7 @@ type Bench struct {
 	policies    once[*closedloop.Policies]
 	translators once[*closedloop.Translators]
 	bridges     once[*closedloop.Bridges]
+	cores       once[*coresBench]
 	lookups     once[*fibbench.Report]
 	teardowns   []func() error
 }

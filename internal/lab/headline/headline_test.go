@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { testns.Main(m) }
 
-// The figures of forwarding and of bridges, measured of real routers with a part of the table. Values are
+// The figures of forwarding, of bridges and of two processors, measured of real routers with a part of the table. Values are
 // not looked at: tests share the machine.
 func TestForwardingFiguresOfRealRouters(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "minne")
@@ -48,7 +48,7 @@ func TestForwardingFiguresOfRealRouters(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	h, err := measure(t.Context(), b, slices.Concat(forwarding, links))
+	h, err := measure(t.Context(), b, slices.Concat(forwarding, links, cores))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestTheFiguresThatAreNeverRenamed(t *testing.T) {
 		"forward.ipv4.full-table.kept ×", "cost.ipv4.ns ns", "lookup.ipv4 ×", "lookup.ipv6 ×",
 		"policy.600.ratio ×", "policy.600.kept ×", "policy.10k.kept ×", "policy.blocklist.kept ×", "policy.600.swap ms", "policy.10k.swap ms",
 		"nat.64k.ratio ×", "nat.new.ratio ×", "nat.flood.lost packets",
-		"links.bridge.ns ns", "links.bridge.in.ns ns", "links.bridge.ratio ×", "flow.lookup.ratio ×",
+		"links.bridge.ns ns", "links.bridge.in.ns ns", "links.bridge.ratio ×", "cores.2.ratio ×", "cores.2.nat.ratio ×", "flow.lookup.ratio ×",
 	}
 	var have []string
 	for _, f := range figures {

@@ -13,6 +13,7 @@ import (
 // last one leaves the routers' tables full.
 var translations = []definition{
 	{"nat.64k.ratio", "packets per second of the fast path, 65,536 masqueraded flows, both ways", "×", "kernel, masquerade", established},
+	{"cores.2.nat.ratio", "packets per second of the fast path, 65,536 masqueraded flows, both ways, on two processors, a queue for each", "×", "one processor", translatedByTwo},
 	{"nat.new.ratio", "new TCP connections per second (masquerade, 8 packets each, both ways), fast path on", "×", "the same router, fast path off", beginnings},
 	{"nat.flood.lost", "packets of 10,000 established flows lost at half the lossless rate, while random new flows arrive at the generator's maximum", "packets", "no flood", flooded},
 }

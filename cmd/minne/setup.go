@@ -21,8 +21,8 @@ func newSetupCommand(a *app) *cobra.Command {
 		Use:   "setup",
 		Short: "Create the first configuration: five questions, or a file of answers",
 		Long: `Create the first configuration of a new router: find its ports, ask five questions on
-the console (or read the answers from a file), and commit the result. The WAN uses DHCP
-or a fixed address. Every other port is a LAN with DHCP, DNS, NTP and NAT. The firewall
+the console (or read the answers from a file), and commit the result. The WAN uses DHCP,
+PPPoE or a fixed address. Every other port is a LAN with DHCP, DNS, NTP and NAT. The firewall
 permits connections from the LAN and none from outside. The user admin gets a random
 password, which is shown only once.
 
@@ -53,7 +53,7 @@ that has a configuration, nothing happens without --force.`,
 	c.Flags().StringVar(&o.Files, "files", "", "`directory` that may hold minne.yaml (a whole configuration) or answers.yaml")
 	c.Flags().BoolVar(&o.Force, "force", false, "replace an existing configuration")
 	c.Flags().BoolVar(&ifNeeded, "if-needed", false, "do nothing when the router has a configuration")
-	c.Flags().BoolVar(&noProbe, "no-probe", false, "do not search for DHCP servers on the ports")
+	c.Flags().BoolVar(&noProbe, "no-probe", false, "do not search for DHCP servers and PPPoE on the ports")
 	c.Flags().StringVar(&netns, "netns", "", "network namespace of the router: `name` (of ip netns) or path")
 	c.MarkFlagsMutuallyExclusive("force", "if-needed")
 	return c

@@ -183,6 +183,28 @@ func TestSetupOnTheConsole(t *testing.T) {
 	b.wantWhole(1)
 }
 
+// A provider's access concentrator tells the way to the Internet; the password goes into the secrets alone.
+func TestSetupByPPPoE(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	isp := b.newNeighbour("wan")
+	b.newNeighbour("lan")
+	isp.serve("exec pppoe-server -F -I eth0")
+	answers := b.file("answers.yaml", "wan-address: pppoe\npppoe-user: line@isp\npppoe-password: s3cret\npppoe-vlan: 7\n")
+	b.want(0, "PPPoE as line@isp", "setup", "--netns", b.netns, "--answers", answers)
+	dir := filepath.Join(b.root, "etc/minne/instances", b.name)
+	made, err := os.ReadFile(filepath.Join(dir, "minne.yaml"))
+	secrets, secretErr := os.ReadFile(filepath.Join(dir, "secrets.yaml"))
+	if err != nil || secretErr != nil {
+		t.Fatal(err, secretErr)
+	}
+	text := string(made)
+	modem := regexp.MustCompile(`  modem:\n +match: .*# wan\b`) // the port behind which the provider answers, not the first one
+	if !modem.MatchString(text) || !strings.Contains(text, "{parent: modem, id: 7}") || strings.Contains(text, "s3cret") || !strings.Contains(string(secrets), "s3cret") {
+		t.Errorf("%s", text)
+	}
+}
+
 // Answers from a file, before there is a daemon: it takes them at its first start.
 func TestSetupFromAFile(t *testing.T) {
 	t.Parallel()

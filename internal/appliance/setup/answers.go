@@ -18,7 +18,10 @@ import (
 // each takes what the screen offers.
 type Answers struct {
 	WAN        string       `yaml:"wan" json:"wan,omitempty" doc:"Port that leads to the Internet: its name, MAC address or bus address."`
-	WANAddress string       `yaml:"wan-address" json:"wan-address,omitempty" doc:"dhcp, or an address with its length." default:"dhcp"`
+	WANAddress string       `yaml:"wan-address" json:"wan-address,omitempty" doc:"dhcp, pppoe, or an address with its length." default:"dhcp"`
+	User       string       `yaml:"pppoe-user" json:"pppoe-user,omitempty" doc:"User name at the provider, for pppoe."`
+	Secret     string       `yaml:"pppoe-password" json:"pppoe-password,omitempty" doc:"Password at the provider, for pppoe."`
+	VLAN       int          `yaml:"pppoe-vlan" json:"pppoe-vlan,omitempty" doc:"VLAN that the provider wants, for pppoe. Absent: no tag." min:"1" max:"4094"`
 	WANGateway netip.Addr   `yaml:"wan-gateway" json:"wan-gateway,omitzero" doc:"The provider's router, for a fixed address."`
 	WANDNS     []netip.Addr `yaml:"wan-dns" json:"wan-dns,omitempty" doc:"The provider's DNS servers, for a fixed address."`
 	LAN        string       `yaml:"lan" json:"lan,omitempty" doc:"This router's address in the LAN, with its length."`
@@ -35,7 +38,11 @@ type Answers struct {
 const (
 	defaultHostname = "minne"
 	byDHCP          = "dhcp"
+	byPPPoE         = "pppoe"
 )
+
+// fixed says whether the WAN has an address that was answered.
+func (a Answers) fixed() bool { return a.WANAddress != byDHCP && a.WANAddress != byPPPoE }
 
 // offeredLANs are networks that seldom are somebody else's already.
 var offeredLANs = []string{"192.168.77.1/24", "10.77.0.1/24", "172.29.77.1/24"}
@@ -59,6 +66,7 @@ func ReadAnswers(path string) (Answers, error) {
 		{"lan", checkLAN(a.LAN)},
 		{"hostname", checkHostname(a.Hostname)},
 		{"wan-gateway", checkGateway(a)},
+		{"pppoe-user", checkPPPoE(a)},
 	} {
 		if check.err != nil {
 			d.Refuse(check.path, check.err.Error(), "", "")
@@ -76,24 +84,21 @@ func ReadAnswers(path string) (Answers, error) {
 }
 
 func checkWANAddress(text string) error {
-	if text == "" || text == byDHCP {
+	if text == "" || text == byDHCP || text == byPPPoE {
 		return nil
-	}
-	if strings.HasPrefix(strings.ToLower(text), "ppp") {
-		return errors.New("PPPoE is not supported here yet: use a modem that routes, and dhcp")
 	}
 	p, err := netip.ParsePrefix(text)
 	if err != nil || !p.Addr().Is4() || p.Bits() == 0 || p.Masked().Addr() == p.Addr() && p.Bits() < 31 {
-		return fmt.Errorf("%q: expected dhcp, or an address with its length as 198.51.100.2/30", text)
+		return fmt.Errorf("%q: expected dhcp, pppoe, or an address with its length as 198.51.100.2/30", text)
 	}
 	return nil
 }
 
 // checkGateway says what a fixed address lacks.
 func checkGateway(a Answers) error {
-	if a.WANAddress == "" || a.WANAddress == byDHCP {
+	if a.WANAddress == "" || !a.fixed() {
 		if a.WANGateway.IsValid() || len(a.WANDNS) > 0 {
-			return errors.New("remove wan-gateway and wan-dns: they belong to a fixed wan-address; with dhcp the server assigns them")
+			return errors.New("remove wan-gateway and wan-dns: they belong to a fixed wan-address; with dhcp and pppoe the provider assigns them")
 		}
 		return nil
 	}
@@ -107,6 +112,17 @@ func checkGateway(a Answers) error {
 		return fmt.Errorf("the gateway %s is not another host in %s", a.WANGateway, p.Masked())
 	case len(a.WANDNS) == 0:
 		return errors.New("a fixed address needs the provider's DNS servers: wan-dns")
+	}
+	return nil
+}
+
+// checkPPPoE says what a session lacks, or what is there without one.
+func checkPPPoE(a Answers) error {
+	switch given := a.User != "" || a.Secret != "" || a.VLAN != 0; {
+	case a.WANAddress != byPPPoE && given:
+		return errors.New("remove pppoe-user, pppoe-password and pppoe-vlan: they belong to wan-address: pppoe")
+	case a.WANAddress == byPPPoE && (a.User == "" || a.Secret == ""):
+		return errors.New("pppoe needs the provider's user name and password: pppoe-user and pppoe-password")
 	}
 	return nil
 }

@@ -11,6 +11,9 @@ import (
 // adminSecret is the name of the secret that holds the hash of admin's password.
 const adminSecret = "admin-password"
 
+// providerSecret is the name of the secret that holds the password of a PPPoE session.
+const providerSecret = "provider"
+
 // timeServers are asked for the time: Debian's part of the public pool.
 const timeServers = "2.debian.pool.ntp.org"
 
@@ -92,12 +95,18 @@ func Compose(a Answers, ports []Port) string {
 	}
 	line("")
 	line("interfaces:")
-	line("  wan:")
-	match(line, ports[i])
-	line("    zone: wan")
-	if a.WANAddress == byDHCP {
+	switch a.WANAddress {
+	case byPPPoE:
+		session(line, a, ports[i])
+	case byDHCP:
+		line("  wan:")
+		match(line, ports[i])
+		line("    zone: wan")
 		line("    dhcp: on")
-	} else {
+	default:
+		line("  wan:")
+		match(line, ports[i])
+		line("    zone: wan")
 		line("    addresses: [%s]", a.WANAddress)
 	}
 	for _, n := range lans {
@@ -116,7 +125,7 @@ func Compose(a Answers, ports []Port) string {
 	line("")
 	line("nat:")
 	line("  - {from: lan, to: wan, masquerade: true}")
-	if a.WANAddress != byDHCP {
+	if a.fixed() {
 		line("")
 		line("routing:")
 		line("  static:")
@@ -136,7 +145,7 @@ func Compose(a Answers, ports []Port) string {
 	on := strings.Join(names, ", ")
 	line("  dns:")
 	line("    interfaces: [%s]", on)
-	if a.WANAddress != byDHCP {
+	if a.fixed() {
 		var servers []string
 		for _, s := range a.WANDNS {
 			servers = append(servers, fmt.Sprintf("%q", s))
@@ -156,6 +165,27 @@ func Compose(a Answers, ports []Port) string {
 		}
 	}
 	return b.String()
+}
+
+// session is a WAN that is dialed: the port, a VLAN on it if the provider wants one, and the session, which has
+// the address. Nobody needs to reach the modem.
+func session(line func(string, ...any), a Answers, p Port) {
+	parent := "modem"
+	line("  modem:")
+	match(line, p)
+	line("    zone: modem")
+	if a.VLAN != 0 {
+		parent = "line"
+		line("  line:")
+		line("    vlan: {parent: modem, id: %d}", a.VLAN)
+		line("    zone: modem")
+	}
+	line("  wan:")
+	line("    pppoe:")
+	line("      parent: %s", parent)
+	line("      user: %q", a.User)
+	line("      secret: %s  # the name of a secret in secrets.yaml", providerSecret)
+	line("    zone: wan")
 }
 
 // match finds the port again by its MAC address, whatever its name is after the next boot.

@@ -39,14 +39,18 @@ func hash(ctx context.Context, password string) (string, error) {
 	return "", fmt.Errorf("hash the password: %w", errors.Join(failures...))
 }
 
-// withSecret returns the text of a secrets file in which a secret has a value; the others stay.
-func withSecret(path, name, value string) (string, error) {
-	old, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return "", err
+// withSecret returns the text of a secrets file in which a secret has a value; the others stay. text is that of the file
+// with what was changed before, "" for nothing.
+func withSecret(path, text, name, value string) (string, error) {
+	if text == "" {
+		old, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return "", err
+		}
+		text = string(old)
 	}
 	var b strings.Builder
-	for line := range strings.Lines(string(old)) {
+	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, name+":") {
 			b.WriteString(strings.TrimSuffix(line, "\n") + "\n")
 		}

@@ -30,6 +30,7 @@ type Port struct {
 	Cable   bool
 	Speed   uint32       // Mbit/s, 0 when unknown
 	Network netip.Prefix // that a DHCP server behind it offers an address in; the zero Prefix for none
+	PPPoE   bool         // an access concentrator answers behind it
 }
 
 // Bounds of looking at ports.
@@ -40,7 +41,7 @@ const (
 
 // FindPorts returns the machine's Ethernet ports: hardware, and in a container the ends of veth
 // pairs. They are put up, or a cable could not be seen; lower puts those down again that were. With
-// probe, each that has a cable is asked for a DHCP server.
+// probe, each that has a cable is asked for a DHCP server and for a PPPoE access concentrator.
 func FindPorts(ctx context.Context, probe bool) (ports []Port, lower func(), err error) {
 	var raised []netlink.Link
 	lower = func() {
@@ -120,8 +121,8 @@ func natural(name string) string {
 // probeScript keeps what a DHCP server offers and sets nothing.
 const probeScript = "#!/bin/sh\n[ \"$1\" = bound ] && echo \"$ip/$mask\" >\"${0%/*}/$interface\"\nexit 0\n"
 
-// probeAll asks behind every port with a cable whether a DHCP server answers: that is probably
-// the way to the Internet. Not finding out is no failure.
+// probeAll asks behind every port with a cable whether a DHCP server or an access concentrator (RFC 2516: PADI and PADO)
+// answers: that is probably the way to the Internet. Not finding out is no failure.
 func probeAll(ctx context.Context, ports []Port) {
 	dir, err := os.MkdirTemp("", "minne-setup-")
 	if err != nil {
@@ -140,6 +141,11 @@ func probeAll(ctx context.Context, ports []Port) {
 		if !p.Cable {
 			continue
 		}
+		all.Go(func() {
+			c := exec.CommandContext(ctx, "pppoe-discovery", "-I", p.Name, "-t", "1", "-a", "2")
+			out, err := c.Output()
+			p.PPPoE = err == nil && strings.Contains(string(out), "Access-Concentrator:")
+		})
 		all.Go(func() {
 			c := exec.CommandContext(ctx, "udhcpc", "-f", "-q", "-n", "-B", "-t", "3", "-T", "1", "-i", p.Name, "-s", script)
 			if c.Run() != nil {
@@ -169,10 +175,14 @@ func (p Port) link() string {
 }
 
 func (p Port) network() string {
-	if !p.Network.IsValid() {
-		return ""
+	var found []string
+	if p.PPPoE {
+		found = append(found, "PPPoE")
 	}
-	return "DHCP " + p.Network.String()
+	if p.Network.IsValid() {
+		found = append(found, "DHCP "+p.Network.String())
+	}
+	return strings.Join(found, ", ")
 }
 
 // findPort returns the port that a name, a number of the list, a MAC or a bus address means.
@@ -185,9 +195,10 @@ func findPort(ports []Port, word string) (int, bool) {
 	return 0, false
 }
 
-// guessWAN is the port behind which a DHCP server is, else the first with a cable, else the first.
+// guessWAN is the port behind which a provider's access concentrator is, else one with a DHCP server, else the first with a cable, else the first.
 func guessWAN(ports []Port) int {
 	for _, fits := range []func(Port) bool{
+		func(p Port) bool { return p.PPPoE },
 		func(p Port) bool { return p.Network.IsValid() },
 		func(p Port) bool { return p.Cable },
 	} {

@@ -10,7 +10,11 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
+	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"minne/internal/model/config"
 )
@@ -23,9 +27,10 @@ const clearScreen = "\x1b[H\x1b[2J" // cursor home, clear
 
 // conversation asks and reads lines.
 type conversation struct {
-	ctx   context.Context
-	out   io.Writer
-	lines <-chan string // closed at the end of the input
+	ctx      context.Context
+	out      io.Writer
+	lines    <-chan string // closed at the end of the input
+	terminal *os.File      // where the lines come from; nil for no file
 }
 
 // errGone is the end of the console while it is asked.
@@ -47,7 +52,8 @@ func converse(ctx context.Context, in io.Reader, out io.Writer) *conversation {
 			}
 		}
 	}()
-	return &conversation{ctx, out, lines}
+	terminal, _ := in.(*os.File)
+	return &conversation{ctx, out, lines, terminal}
 }
 
 // line reads a line.
@@ -103,8 +109,16 @@ func (c *conversation) screen(a Answers, ports []Port) (Answers, error) {
 			})
 		},
 		func() error {
-			fmt.Fprintln(c.out, "2. How does the WAN get its address? dhcp, or ADDRESS/LENGTH GATEWAY DNS-SERVER")
-			return c.ask("  ", byDHCP, func(text string) error { return a.takeWAN(text) })
+			fmt.Fprintln(c.out, "2. How does the WAN get its address? dhcp, pppoe, pppoe VLAN,")
+			i, _ := findPort(ports, a.WAN)
+			offer := byDHCP
+			if ports[i].PPPoE && !ports[i].Network.IsValid() {
+				offer = byPPPoE
+			}
+			if err := c.ask("   or ADDRESS/LENGTH GATEWAY DNS-SERVER", offer, func(text string) error { return a.takeWAN(text) }); err != nil {
+				return err
+			}
+			return c.askProvider(&a)
 		},
 		func() error {
 			return c.ask("3. Address of this router in the LAN?", offerLAN(ports), func(text string) error {
@@ -151,13 +165,71 @@ func writePorts(out io.Writer, ports []Port) {
 	}
 }
 
+// askProvider asks for what a PPPoE session needs.
+func (c *conversation) askProvider(a *Answers) error {
+	if a.WANAddress != byPPPoE {
+		return nil
+	}
+	for _, q := range []struct {
+		question string
+		into     *string
+		hidden   bool
+	}{{"   User name at the provider", &a.User, false}, {"   Password at the provider, which is not shown", &a.Secret, true}} {
+		for *q.into == "" {
+			fmt.Fprintf(c.out, "%s: ", q.question)
+			shown := func() {}
+			if q.hidden {
+				shown = c.hide()
+			}
+			text, err := c.line()
+			shown()
+			if err != nil {
+				return err
+			}
+			*q.into = text
+		}
+	}
+	return nil
+}
+
+// hide keeps what is typed from being shown, until the returned function is called. A console that is no terminal shows nothing anyway.
+func (c *conversation) hide() (shown func()) {
+	if c.terminal == nil {
+		return func() {}
+	}
+	was, err := unix.IoctlGetTermios(int(c.terminal.Fd()), unix.TCGETS)
+	if err != nil {
+		return func() {}
+	}
+	silent := *was
+	silent.Lflag &^= unix.ECHO
+	if unix.IoctlSetTermios(int(c.terminal.Fd()), unix.TCSETS, &silent) != nil {
+		return func() {}
+	}
+	return func() {
+		_ = unix.IoctlSetTermios(int(c.terminal.Fd()), unix.TCSETS, was) // the terminal was there a moment ago
+		fmt.Fprintln(c.out)
+	}
+}
+
 // takeWAN reads the answer to the second question.
 func (a *Answers) takeWAN(text string) error {
 	words := strings.Fields(text)
 	b := *a
-	b.WANAddress, b.WANGateway, b.WANDNS = words[0], netip.Addr{}, nil
+	b.WANAddress, b.WANGateway, b.WANDNS, b.VLAN = words[0], netip.Addr{}, nil, 0
 	if err := checkWANAddress(b.WANAddress); err != nil {
 		return err
+	}
+	if b.WANAddress == byPPPoE {
+		if len(words) > 1 {
+			id, err := strconv.Atoi(words[1])
+			if err != nil || id < 1 || id > 4094 || len(words) > 2 {
+				return fmt.Errorf("%q: expected pppoe, or pppoe and a VLAN from 1 to 4094", text)
+			}
+			b.VLAN = id
+		}
+		*a = b
+		return nil
 	}
 	for i, word := range words[1:] {
 		address, err := netip.ParseAddr(word)

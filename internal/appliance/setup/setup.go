@@ -4,7 +4,7 @@
 // the ports, asks five questions on one screen or takes the answers from a file,
 // and commits what follows from them like any other configuration.
 //
-// What it makes is a home or office router: the WAN by DHCP or with a fixed
+// What it makes is a home or office router: the WAN by DHCP, by PPPoE or with a fixed
 // address, each other port a LAN of its own with DHCP, DNS and time, zones that let
 // the LAN out and nothing in, translation, the guard at its defaults, and a random password of
 // the user admin. The password is written to the console and nowhere else; what is
@@ -51,7 +51,7 @@ type Options struct {
 	Files    string    // directory that may hold ConfigFile or AnswersFile; "" for none
 	Answers  string    // file of answers; goes before Files
 	Force    bool      // also on a router that has a configuration
-	Probe    bool      // look for DHCP servers behind the ports
+	Probe    bool      // look for DHCP servers and access concentrators behind the ports
 }
 
 // ErrConfigured says that the router has a configuration.
@@ -152,7 +152,12 @@ func (o Options) make(ctx context.Context, a Answers, ports []Port) error {
 		}
 	}
 	if hashed != "" {
-		if secrets, err = withSecret(o.Instance.Secrets, adminSecret, hashed); err != nil {
+		if secrets, err = withSecret(o.Instance.Secrets, secrets, adminSecret, hashed); err != nil {
+			return err
+		}
+	}
+	if a.WANAddress == byPPPoE {
+		if secrets, err = withSecret(o.Instance.Secrets, secrets, providerSecret, a.Secret); err != nil {
 			return err
 		}
 	}
@@ -275,9 +280,12 @@ func (o Options) report(ctx context.Context, a Answers, ports []Port, password s
 		when = "as soon as its daemon starts"
 	}
 	fmt.Fprintf(&b, "%s is a router %s:\n\n", a.Hostname, when)
-	how := "address by DHCP"
-	if a.WANAddress != byDHCP {
-		how = a.WANAddress
+	how := a.WANAddress
+	switch a.WANAddress {
+	case byDHCP:
+		how = "address by DHCP"
+	case byPPPoE:
+		how = "PPPoE as " + a.User
 	}
 	fmt.Fprintf(&b, "  %-5s %-10s %s\n", "wan", ports[i].Name, how)
 	for _, n := range networks(a, ports) {

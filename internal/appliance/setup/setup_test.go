@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,19 +54,25 @@ func golden(t *testing.T, name, made string) {
 
 // Each way through the questions gives a configuration that is right, policy and all.
 func TestCompose(t *testing.T) {
-	secrets, err := config.ParseSecrets("secrets.yaml", []byte(adminSecret+`: "$6$abcdefgh$bp46WUxDu2cphMRE0PvVJlqas2imuSq186YS793XKfmqn9XUEL17HECskUTZInaNigNndLLYc7A6yWBmFEFn3/"`))
+	secrets, err := config.ParseSecrets("secrets.yaml", []byte(adminSecret+`: "$6$abcdefgh$bp46WUxDu2cphMRE0PvVJlqas2imuSq186YS793XKfmqn9XUEL17HECskUTZInaNigNndLLYc7A6yWBmFEFn3/"
+`+providerSecret+`: "s3cret"`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, input := range map[string]string{
 		"dhcp":     "\n\n\n\n\n",
 		"fixed":    "3\n198.51.100.2/30 198.51.100.1 198.51.100.53 9.9.9.9\n10.1.0.1/22\nattic\n" + key + "\n",
+		"pppoe":    "1\npppoe\nline-4711@isp.example\ns3cret\n\n\n\n",
+		"vlan":     "1\npppoe 7\n\nline-4711@isp.example\ns3cret\n\n\n\n", // a user's name is needed
 		"password": "enp1s0\ndhcp\n192.168.5.254/24\nAttic-2\npassword\n",
 	} {
 		a, screen, err := talk(t, input, ports)
 		if err != nil {
 			t.Errorf("%s: %v\n%s", name, err, screen)
 			continue
+		}
+		if strings.Contains(screen+Compose(a, ports), "s3cret") {
+			t.Errorf("%s: the password is in the configuration or on the screen", name)
 		}
 		text := Compose(a, ports)
 		cfg, err := config.Parse(name, []byte(text))
@@ -103,16 +110,30 @@ func TestScreenFits(t *testing.T) {
 	}
 }
 
+// A port behind which a provider dials is the WAN, by PPPoE; one that has a DHCP server as well may have either.
+func TestPPPoEIsOffered(t *testing.T) {
+	found := slices.Clone(ports)
+	found[2].PPPoE = true
+	a, screen, err := talk(t, "\n\nline\ns3cret\n\n\n\n", found)
+	if err != nil || a.WAN != "enp10s0" || a.WANAddress != byPPPoE || !strings.Contains(screen, "PPPoE\n") || !strings.Contains(screen, "[pppoe]: ") {
+		t.Errorf("%+v, %v\n%s", a, err, screen)
+	}
+	found[2].PPPoE, found[1].PPPoE = false, true
+	if a, screen, err = talk(t, "\n\n\n\n\n", found); err != nil || a.WAN != "enp2s0" || a.WANAddress != byDHCP || !strings.Contains(screen, "PPPoE, DHCP 192.168.77.0/24") {
+		t.Errorf("%+v, %v\n%s", a, err, screen)
+	}
+}
+
 // Wrong answers are told, and asked for again.
 func TestWrongAnswers(t *testing.T) {
 	for wrong, told := range map[string]string{
 		"9\n\n\n\n\n\n":                                                   "expected a number from 1 to 3",
-		"\npppoe\n\n\n\n\n":                                               "PPPoE is not supported here yet",
-		"\n198.51.100.2\n\n\n\n\n":                                        "expected dhcp, or an address with its length",
+		"\npppoe 9999\n\n\n\n\n\n":                                        "a VLAN from 1 to 4094",
+		"\n198.51.100.2\n\n\n\n\n":                                        "expected dhcp, pppoe, or an address with its length",
 		"\n198.51.100.2/30\n\n\n\n\n":                                     "needs the provider's router",
 		"\n198.51.100.2/30 203.0.113.1\n\n\n\n\n":                         "is not another host in 198.51.100.0/30",
 		"\n198.51.100.2/30 198.51.100.1\n\n\n\n\n":                        "DNS servers",
-		"\ndhcp 198.51.100.1\n\n\n\n\n":                                   "with dhcp the server assigns them",
+		"\ndhcp 198.51.100.1\n\n\n\n\n":                                   "with dhcp and pppoe the provider assigns them",
 		"\n\n10.0.0.0/24\n\n\n\n":                                         "expected this router's address",
 		"\n\n10.0.0.1/30\n\n\n\n":                                         "length of 16 to 28",
 		"\n192.168.77.9/24 192.168.77.1 9.9.9.9\n192.168.77.2/24\n\n\n\n": "overlaps the provider's network",
@@ -136,13 +157,15 @@ func TestReadAnswers(t *testing.T) {
 	for text, want := range map[string]string{
 		"wan: enp2s0\n": "",
 		"wan-address: 198.51.100.2/30\nwan-gateway: 198.51.100.1\nwan-dns: [9.9.9.9]\nlan: 10.0.0.1/24\nhostname: attic\nssh-keys: [\"" + key + "\"]\n": "",
-		"wam: eth0\n":                         "did you mean wan?",
-		"wan-address: pppoe\n":                "PPPoE is not supported here yet",
-		"wan-address: 198.51.100.2/30\n":      "needs the provider's router",
-		"lan: 10.0.0.1\n":                     "answers.yaml:1:6",
-		"ssh: key\n":                          "there is no key that could log in",
-		"ssh-keys: [nonsense]\n":              "is not a public key",
-		"wan-dns: [9.9.9.9]\nhostname: a b\n": "expected letters, digits and dashes",
+		"wam: eth0\n":          "did you mean wan?",
+		"wan-address: pppoe\n": "needs the provider's user name and password",
+		"pppoe-vlan: 7\n":      "belong to wan-address: pppoe",
+		"wan-address: pppoe\npppoe-user: line\npppoe-password: s3cret\npppoe-vlan: 7\n": "",
+		"wan-address: 198.51.100.2/30\n":                                                "needs the provider's router",
+		"lan: 10.0.0.1\n":                                                               "answers.yaml:1:6",
+		"ssh: key\n":                                                                    "there is no key that could log in",
+		"ssh-keys: [nonsense]\n":                                                        "is not a public key",
+		"wan-dns: [9.9.9.9]\nhostname: a b\n":                                           "expected letters, digits and dashes",
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -190,7 +213,7 @@ func TestPassword(t *testing.T) {
 	if err := os.WriteFile(file, []byte("isp: one\nadmin-password: old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := withSecret(file, adminSecret, "$6$new"); err != nil || got != "isp: one\nadmin-password: \"$6$new\"\n" {
+	if got, err := withSecret(file, "", adminSecret, "$6$new"); err != nil || got != "isp: one\nadmin-password: \"$6$new\"\n" {
 		t.Errorf("%q, %v", got, err)
 	}
 }

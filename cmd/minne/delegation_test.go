@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"minne/internal/subsystem/services/dhcpv6client"
 )
@@ -151,9 +152,15 @@ func TestPrefixDelegation(t *testing.T) {
 	}
 	b.want(0, "nothing to change", "apply", file)
 
+	changed := time.Now()
 	isp.delegates("2001:db8:b000::")
-	behind("2001:db8:b000::/48")
+	eventually(t, "the router has the new prefix", func() bool { return netip.MustParsePrefix("2001:db8:b000::/48").Contains(prefix().Prefix.Addr()) })
+	learned := time.Now()
 	eventually(t, "the former address is deprecated", func() bool {
 		return !strings.Contains(home.run("ip -6 addr show dev eth0 scope global -deprecated"), first.String())
 	})
+	deprecated := time.Now()
+	behind("2001:db8:b000::/48")
+	t.Logf("renumbered: the router had the new prefix %v after the provider's change; the host held the former address deprecated %v after that, and reached the provider from the new one %v after it",
+		learned.Sub(changed).Round(time.Millisecond), deprecated.Sub(learned).Round(time.Millisecond), time.Since(learned).Round(time.Millisecond))
 }

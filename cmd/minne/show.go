@@ -21,6 +21,7 @@ var showGroups = map[string]string{
 	"ipv6":  "Show IPv6 routes and neighbours",
 	"ospf":  "Show OSPFv2 and OSPFv3",
 	"ospf6": "Show OSPFv3",
+	"babel": "Show Babel",
 }
 
 // newShowCommand makes a command of each view.

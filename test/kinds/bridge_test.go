@@ -67,6 +67,7 @@ func TestBridge(t *testing.T) {
 	}
 	r.says(t, "show interfaces lan", "bridge", "ports desk, guest1, guest2, uplink")
 	r.says(t, "show interfaces uplink", "port of lan", "forwarding")
+	r.says(t, "show bridge", "desk learned", "uplink learned", "lan own")
 
 	mac := func() string {
 		l, err := netlink.LinkByName("lan")

@@ -100,6 +100,16 @@ func readFastPath(ctx context.Context, d *Daemon, _ Nothing) (fastpath.Observed,
 	return o, err
 }
 
+// Bridge shows which MAC address is behind which port of a bridge.
+var Bridge = View[Nothing, show.BridgeView]{
+	Text: Text{Path: "bridge", Short: "Show which MAC addresses the bridges know, and behind which ports", Aliases: []string{"bridges", "mac-address-table"}},
+	Read: func(ctx context.Context, d *Daemon, _ Nothing) (v show.BridgeView, err error) {
+		v.Stations, err = d.parts.kernel.Stations(ctx)
+		return v, err
+	},
+	Print: only[Nothing](show.Bridge),
+}
+
 // Neighbors shows the ARP and ND tables, or with a family that of one.
 func Neighbors(path, family string, aliases ...string) View[Nothing, show.NeighborsView] {
 	short := map[string]string{"": "Show the ARP and ND tables", "ipv4": "Show the ARP table: IPv4 neighbours and their MACs",
@@ -124,12 +134,12 @@ func Neighbors(path, family string, aliases ...string) View[Nothing, show.Neighb
 type RouteQuestion struct {
 	Prefix   string `json:"prefix" doc:"'prefix'; an address stands for the route that packets to it take"`
 	Longer   bool   `json:"longer" doc:"also the routes to parts of the prefix"`
-	Protocol string `json:"protocol" doc:"'name' of who has installed the routes: bgp, ospf, static or connected"`
+	Protocol string `json:"protocol" doc:"'name' of who has installed the routes: bgp, ospf, babel, static or connected"`
 	Limit    int    `json:"limit" flag:"limit" default:"1000" doc:"'number' of routes at most; 0 for all"`
 }
 
 // routeSources are the words for who has installed a route.
-var routeSources = []string{"bgp", "ospf", "static", "connected"}
+var routeSources = []string{"bgp", "ospf", "babel", "static", "connected"}
 
 // Words reads the words behind show ip route.
 func (q *RouteQuestion) Words(words []string) error {

@@ -100,6 +100,26 @@ packets to it take. Without one: the sessions, as minne show bgp summary.`},
 	Print: only[PathsQuestion](show.BGPPaths),
 }
 
+// BabelNeighbors shows the neighbours of Babel.
+var BabelNeighbors = View[Nothing, show.BabelView]{
+	Text: Text{Path: "babel/neighbor", Short: "Show the neighbours of Babel, and what links to them cost", Aliases: []string{"neighbors"}},
+	Read: func(ctx context.Context, d *Daemon, _ Nothing) (v show.BabelView, err error) {
+		v.Neighbors, err = d.parts.routing.BabelNeighbors(ctx)
+		return v, err
+	},
+	Print: only[Nothing](show.BabelNeighbors),
+}
+
+// BabelRoutes shows the routes of Babel.
+var BabelRoutes = View[Nothing, show.BabelRoutesView]{
+	Text: Text{Path: "babel/route", Short: "Show the routes that Babel knows", Aliases: []string{"routes"}},
+	Read: func(ctx context.Context, d *Daemon, _ Nothing) (v show.BabelRoutesView, err error) {
+		v.Routes, err = d.parts.routing.BabelRoutes(ctx)
+		return v, err
+	},
+	Print: only[Nothing](show.BabelRoutes),
+}
+
 // OSPFNeighbors shows the neighbours of one version of OSPF, of both for 0.
 func OSPFNeighbors(word string, version int) View[Nothing, show.OSPFView] {
 	return View[Nothing, show.OSPFView]{

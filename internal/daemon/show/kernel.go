@@ -25,6 +25,11 @@ type InterfacesView struct {
 	Interfaces []kernel.Interface `json:"interfaces"`
 }
 
+// BridgeView answers show bridge.
+type BridgeView struct {
+	Stations []kernel.Station `json:"stations"`
+}
+
 // NeighborsView answers show neighbors, show arp and show ipv6 neighbors.
 type NeighborsView struct {
 	Neighbors []kernel.Neighbour `json:"neighbors"`
@@ -123,8 +128,28 @@ func Neighbors(w io.Writer, v NeighborsView) error {
 	return t.write(w)
 }
 
+// Bridge prints what the bridges know.
+func Bridge(w io.Writer, v BridgeView) error {
+	if len(v.Stations) == 0 {
+		_, err := fmt.Fprintln(w, "no bridge, or none that knows a MAC address")
+		return err
+	}
+	t := table{head: []string{"Bridge", ">VLAN", "MAC", "Port", "Kind", ">Age"}}
+	for _, s := range v.Stations {
+		vlan, age := "-", "-"
+		if s.VLAN != 0 {
+			vlan = fmt.Sprint(s.VLAN)
+		}
+		if s.Kind == "learned" {
+			age = fmt.Sprintf("%.0f s", s.Age)
+		}
+		t.row(s.Bridge, vlan, s.MAC, s.Port, s.Kind, age)
+	}
+	return t.write(w)
+}
+
 // routeCodes are the letters in front of routes, as FRR prints them.
-var routeCodes = map[string]string{"connected": "C", "static": "S", "bgp": "B", "ospf": "O", "rip": "R", "isis": "I"}
+var routeCodes = map[string]string{"connected": "C", "static": "S", "bgp": "B", "ospf": "O", "babel": "A", "rip": "R", "isis": "I"}
 
 // Routes prints the routes in use, then what the routing protocols offer.
 func Routes(w io.Writer, v RouteView) error {
@@ -132,7 +157,7 @@ func Routes(w io.Writer, v RouteView) error {
 		_, err := fmt.Fprintln(w, "no route")
 		return err
 	}
-	fmt.Fprintln(w, "Codes: C connected, S static, B BGP, O OSPF, K by others; [distance/metric]")
+	fmt.Fprintln(w, "Codes: C connected, S static, B BGP, O OSPF, A Babel, K other; [distance/metric]")
 	for _, r := range v.Routes {
 		if err := route(w, r); err != nil {
 			return err

@@ -47,6 +47,7 @@ func check(cfg *Config, secrets Secrets) *problems {
 	}
 	c.ospf("routing.ospf", cfg.Routing.OSPF, 4)
 	c.ospf("routing.ospf3", cfg.Routing.OSPF3, 6)
+	c.babel("routing.babel", cfg.Routing.Babel)
 	return c.problems
 }
 

@@ -120,6 +120,9 @@ func (c *checker) hasIPv6(name string, i *Interface) bool {
 			return true
 		}
 	}
+	if b := c.cfg.Routing.Babel; b != nil && b.Interfaces[name] != nil { // it speaks by IPv6
+		return true
+	}
 	if o := c.cfg.Routing.OSPF3; o != nil {
 		for _, area := range o.Areas {
 			if _, ok := area.Interfaces[name]; ok {

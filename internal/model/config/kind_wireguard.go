@@ -156,7 +156,7 @@ func (w *WireGuard) odd(c *checker, path, name string) {
 		whole := slices.ContainsFunc(p.Allowed, func(a Prefix) bool { return a.Bits() == 0 })
 		if whole && w.Routes.On() && !slices.ContainsFunc(c.cfg.Routing.Static, func(r StaticRoute) bool {
 			return slices.ContainsFunc(r.Via, func(v NextHop) bool { return v.Interface == name })
-		}) && c.cfg.Routing.BGP == nil && c.cfg.Routing.OSPF == nil && c.cfg.Routing.OSPF3 == nil {
+		}) && c.cfg.Routing.BGP == nil && c.cfg.Routing.OSPF == nil && c.cfg.Routing.OSPF3 == nil && c.cfg.Routing.Babel == nil {
 			c.refuse(joinPath(path+".peers", peer)+".allowed", "a default route is not made from allowed addresses, because it would take the tunnel's own packets", "a static route via "+name+" to what belongs into the tunnel", "")
 		}
 	}

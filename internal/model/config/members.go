@@ -93,7 +93,7 @@ func (c *checker) bundled(at, name, master string, i *Interface) {
 }
 
 // mainTableOnly are the sections whose programs know the main routing table alone.
-var mainTableOnly = []string{"routing.bgp.", "routing.ospf.", "routing.ospf3.", "services.dhcp.", "services.dhcp-relay.", "services.router-advertisements.", "services.dhcpv6.", "services.dns.", "services.ntp."}
+var mainTableOnly = []string{"routing.bgp.", "routing.ospf.", "routing.ospf3.", "routing.babel.", "services.dhcp.", "services.dhcp-relay.", "services.router-advertisements.", "services.dhcpv6.", "services.dns.", "services.ntp."}
 
 // outsideVRFs refuses interfaces in a VRF where a program would look for them in the main table.
 func (c *checker) outsideVRFs() {

@@ -32,6 +32,7 @@ func Warnings(cfg *Config) []Problem {
 	}
 	c.oddOSPF("routing.ospf", cfg.Routing.OSPF)
 	c.oddOSPF("routing.ospf3", cfg.Routing.OSPF3)
+	c.oddBabel("routing.babel", cfg.Routing.Babel)
 	list, _ := c.problems.shown()
 	return list
 }

@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -25,6 +26,7 @@ func (c *compiler) services() {
 		Limit: &Limit{Rate: pings, Per: time.Second, Burst: pings}})
 	c.bgpService()
 	c.ospfService()
+	c.babelService()
 	for _, o := range c.openings {
 		c.open(o)
 	}
@@ -73,9 +75,10 @@ func (c *compiler) permit(r Rule, others Addresses) {
 	c.p.Services = append(c.p.Services, r)
 }
 
-// Ports of the routing protocols: RFC 4271, RFC 5881, RFC 5883.
+// Ports of the routing protocols: RFC 4271, RFC 8966, RFC 5881, RFC 5883.
 var (
 	bgpPort    = PortRange{179, 179}
+	babelPort  = PortRange{6696, 6696}
 	bfdPorts   = PortRange{3784, 3785}
 	bfdFarPort = PortRange{4784, 4784}
 )
@@ -101,6 +104,15 @@ func (c *compiler) bgpService() {
 func (c *compiler) ospfService() {
 	c.ospfVersion("OSPF", c.cfg.Routing.OSPF, true)
 	c.ospfVersion("OSPFv3", c.cfg.Routing.OSPF3, false)
+}
+
+// babelService lets neighbours tell routes, by IPv6 and link-local addresses, also those of IPv4 (RFC 8966 section 4).
+func (c *compiler) babelService() {
+	if b := c.cfg.Routing.Babel; b != nil && len(b.Interfaces) > 0 {
+		link := Addresses{Prefixes: []netip.Prefix{netip.MustParsePrefix("fe80::/10")}}
+		c.service(Rule{Text: "Babel", Protocols: []uint8{protoUDP}, Source: link, Interfaces: slices.Sorted(maps.Keys(b.Interfaces)), IPv6: true,
+			Ports: Ports{Ranges: []PortRange{babelPort}}})
+	}
 }
 
 // ospfVersion opens one version of OSPF, and BFD where it is on, on the interfaces that speak it.

@@ -389,6 +389,8 @@ func protocolWords(p uint8) string {
 		return "isis"
 	case unix.RTPROT_OSPF:
 		return "ospf"
+	case unix.RTPROT_BABEL:
+		return "babel"
 	case unix.RTPROT_RIP:
 		return "rip"
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -104,4 +105,31 @@ func routeText(r RouteEntry) string {
 		}
 	}
 	return text
+}
+
+func TestStationsOfBridges(t *testing.T) {
+	churnLinks(t)
+	shell(t, `ip link add br0 address 02:00:00:00:00:b0 type bridge; ip link set c0 master br0; ip link set br0 up
+bridge fdb add 02:00:00:00:00:09 dev c0 master static
+bridge fdb add 02:00:00:00:00:0a dev c0 master dynamic
+bridge fdb add 02:00:00:00:00:0b dev c1 self`)
+	list, err := New(slog.New(slog.DiscardHandler)).Stations(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range list {
+		if s.Kind == "learned" && (s.Age < 0 || s.Age > 60) {
+			t.Errorf("%+v", s)
+		}
+		got = append(got, strings.Join([]string{s.Bridge, s.MAC, s.Port, s.Kind}, " "))
+	}
+	for _, want := range []string{"br0 02:00:00:00:00:09 c0 static", "br0 02:00:00:00:00:0a c0 learned", "br0 02:00:00:00:00:b0 br0 own"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("no %q in %q", want, got)
+		}
+	}
+	if slices.ContainsFunc(list, func(s Station) bool { return s.Bridge == "" || s.MAC == "02:00:00:00:00:0b" }) {
+		t.Errorf("what is no bridge's is there: %+v", list)
+	}
 }

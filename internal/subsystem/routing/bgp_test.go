@@ -337,7 +337,7 @@ func TestBGPSurvivesCrashes(t *testing.T) {
 				return fmt.Sprint("not yet ", err)
 			}
 			p.Close()
-			return ""
+			return contains(l.ask(daemon, "show version"), "FRRouting") // the pid file is there before the socket
 		})
 	}
 	restarted(bgpd)

@@ -31,7 +31,7 @@ var overwritten = []*regexp.Regexp{
 	regexp.MustCompile(`^match \S+ address prefix-list `),
 	regexp.MustCompile(`^(ip ospf|ipv6 ospf6) (cost|hello-interval|dead-interval|priority) `),
 	regexp.MustCompile(`^auto-cost reference-bandwidth `),
-	regexp.MustCompile(`^redistribute \S+`),
+	regexp.MustCompile(`^redistribute (kernel|connected|bgp)\b`), // of OSPF; Babel names the family first
 }
 
 var neighborMap = regexp.MustCompile(`^neighbor (\S+) route-map \S+ (in|out)$`)
@@ -106,6 +106,9 @@ func (d *differ) level(have, want *node, top bool) {
 func (d *differ) changes(have, want *node) (gone, added []*node) {
 	replaced := map[string]bool{}
 	for _, w := range want.sub {
+		if isBabelSetting(w.line) {
+			continue
+		}
 		h := have.find(w.line)
 		if h == nil {
 			added = append(added, w)
@@ -115,6 +118,9 @@ func (d *differ) changes(have, want *node) (gone, added []*node) {
 		}
 	}
 	for _, h := range have.sub {
+		if isBabelSetting(h.line) {
+			continue
+		}
 		if s := setting(h.line); want.find(h.line) != nil || s != "" && replaced[s] {
 			continue
 		}
@@ -160,8 +166,11 @@ func (d *differ) remove(n *node) {
 	switch {
 	case strings.HasPrefix(n.line, "interface "), strings.HasPrefix(n.line, "address-family "):
 		d.out = append(d.out, n.line)
+		d.out = append(d.out, babelLinkOf(n).become(babelWireless)...)
 		for _, c := range slices.Backward(n.sub) {
-			d.remove(c)
+			if !isBabelSetting(c.line) {
+				d.remove(c)
+			}
 		}
 		d.out = append(d.out, leave(n.line))
 	case strings.HasPrefix(n.line, "no "):
@@ -181,9 +190,15 @@ func (d *differ) add(n, old *node) {
 		old = &node{}
 	}
 	d.out = append(d.out, n.line)
+	if strings.HasPrefix(n.line, "interface ") {
+		d.out = append(d.out, babelLinkOf(old).become(babelLinkOf(n))...)
+	}
 	d.level(old, n, false)
 	d.out = append(d.out, leave(n.line))
 }
+
+// isBabelSetting says whether a line is one of an interface in Babel, which have commands of their own; see babelLink.
+func isBabelSetting(line string) bool { return strings.HasPrefix(line, "babel ") }
 
 // leave returns the command that ends a context.
 func leave(header string) string {

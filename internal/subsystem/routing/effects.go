@@ -38,6 +38,7 @@ func effects(have, want map[string]*node, oldNames, newNames map[string]string) 
 	e.bgp(orEmpty(have[bgpd]), orEmpty(want[bgpd]), name)
 	e.ospf("OSPF", "router ospf", orEmpty(have[ospfd]), orEmpty(want[ospfd]))
 	e.ospf("OSPFv3", "router ospf6", orEmpty(have[ospf6d]), orEmpty(want[ospf6d]))
+	e.babel(orEmpty(have[babeld]), orEmpty(want[babeld]))
 	return e.changes
 }
 
@@ -320,6 +321,52 @@ func (e *effect) ospfInterface(proto, name string, old, new *node, reset bool) {
 			object += " " + strings.Join(words, ", ")
 		}
 		e.add(plan.Reset, object, "", "", proto+" adjacency on "+name+" resets")
+	}
+}
+
+// babel tells of interfaces and of what is redistributed.
+func (e *effect) babel(have, want *node) {
+	h, w := have.context("router babel"), want.context("router babel")
+	switch {
+	case h == nil && w == nil:
+		return
+	case h == nil:
+		e.add(plan.Add, "Babel", "", "", "")
+		h = &node{}
+	case w == nil:
+		e.add(plan.Remove, "Babel", "", "", "all routes of Babel go")
+		return
+	}
+	gone, added := lineDiff(flat(h), flat(w))
+	words := func(l string) string {
+		f := strings.Fields(l)
+		switch {
+		case f[0] == "network":
+			return "Babel on " + f[1]
+		case len(f) == 3 && f[2] == "kernel":
+			f[2] = "static"
+		}
+		return fmt.Sprintf("Babel %s %s (%s)", f[0], f[2], map[string]string{"ipv4": "IPv4", "ipv6": "IPv6"}[f[1]])
+	}
+	for _, l := range gone {
+		c := plan.Change{Subsystem: "routing", Action: plan.Remove, Object: words(l)}
+		if name, ok := strings.CutPrefix(l, "network "); ok {
+			c.Effect = "routes through " + name + " go"
+		}
+		e.changes = append(e.changes, c)
+	}
+	for _, l := range added {
+		e.add(plan.Add, words(l), "", "", "")
+	}
+	for _, l := range flat(w) {
+		name, ok := strings.CutPrefix(l, "network ")
+		if !ok || h.find(l) == nil {
+			continue
+		}
+		old, new := babelLinkOf(orEmpty(have.find("interface "+name))), babelLinkOf(orEmpty(want.find("interface "+name)))
+		if old != new {
+			e.add(plan.Modify, "Babel on "+name, old.String(), new.String(), "")
+		}
 	}
 }
 

@@ -24,11 +24,12 @@ const (
 	bgpd   = "bgpd"
 	ospfd  = "ospfd"
 	ospf6d = "ospf6d"
+	babeld = "babeld"
 	bfdd   = "bfdd"
 )
 
 // mgmtd came with FRR 9; without it zebra keeps asking for it and never sleeps. It runs where it is installed.
-var startOrder = []string{mgmtd, zebra, bfdd, bgpd, ospfd, ospf6d}
+var startOrder = []string{mgmtd, zebra, bfdd, bgpd, ospfd, ospf6d, babeld}
 
 // bgpDefaultTag marks a default route that BGP has taken. It travels with the route through zebra
 // to OSPF, which tells its default route only while one with this tag is in use.
@@ -74,10 +75,11 @@ func (d Desired) Text() string {
 func Render(cfg *config.Config, secrets Secrets) (Desired, error) {
 	d := Desired{text: map[string]string{}, peers: map[string]string{}}
 	r := &cfg.Routing
-	if r.BGP == nil && r.OSPF == nil && r.OSPF3 == nil {
+	named := r.BGP != nil || r.OSPF != nil || r.OSPF3 != nil // by a router id
+	if !named && r.Babel == nil {
 		return Desired{}, nil
 	}
-	if !cfg.System.RouterID.Is4() {
+	if named && !cfg.System.RouterID.Is4() {
 		return Desired{}, fmt.Errorf("system.router-id: BGP and OSPF need a router id, written as an IPv4 address")
 	}
 	d.text[zebra] = ""
@@ -101,6 +103,13 @@ func Render(cfg *config.Config, secrets Secrets) (Desired, error) {
 			return Desired{}, fmt.Errorf("routing.ospf3.%w", err)
 		}
 		d.text[ospf6d] = text
+	}
+	if r.Babel != nil {
+		text, err := renderBabel(r.Babel)
+		if err != nil {
+			return Desired{}, fmt.Errorf("routing.babel.%w", err)
+		}
+		d.text[babeld] = text
 	}
 	if usesBFD(r) {
 		d.text[bfdd] = ""

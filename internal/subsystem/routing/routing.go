@@ -151,6 +151,8 @@ func (r *Routing) retire(ctx context.Context, wanted []string) error {
 		// at a bare signal graceful restart would keep its routes.
 		if err := r.forget(ctx, daemon); err != nil {
 			r.log.Warn("cannot announce the routing daemon's graceful restart", "daemon", daemon, "error", err)
+		} else if err := r.awaitWithdrawn(ctx, daemon); err != nil {
+			r.log.Warn("routes of the routing daemon may stay for up to two minutes", "daemon", daemon, "error", err)
 		}
 		if err := p.Stop(ctx, stopLimit); err != nil {
 			return err

@@ -257,25 +257,34 @@ func (r *Routing) Route(ctx context.Context, prefix netip.Prefix, longer bool) (
 
 // show asks a daemon for JSON. A daemon that does not run knows nothing: v stays as it is.
 func (r *Routing) show(ctx context.Context, daemon, command string, v any) error {
-	p, err := r.host.find(daemon)
-	if err != nil || p == nil {
+	text, err := r.answer(ctx, daemon, command)
+	if err != nil || text == "" {
 		return err
-	}
-	p.Close()
-	c, err := dialVTY(ctx, daemon, r.host.socket(daemon))
-	if err != nil {
-		return err
-	}
-	defer c.close()
-	text, err := c.command(ctx, command)
-	if err != nil {
-		return err
-	}
-	if strings.TrimSpace(text) == "" || strings.HasPrefix(strings.TrimSpace(text), "%") {
-		return nil // "% BGP instance not found": nothing there
 	}
 	if err := json.Unmarshal([]byte(text), v); err != nil {
 		return fmt.Errorf("%s: answer to %q: %w", daemon, command, err)
 	}
 	return nil
+}
+
+// answer returns a daemon's answer to a show command, "" when the daemon does not run or has nothing.
+func (r *Routing) answer(ctx context.Context, daemon, command string) (string, error) {
+	p, err := r.host.find(daemon)
+	if err != nil || p == nil {
+		return "", err
+	}
+	p.Close()
+	c, err := dialVTY(ctx, daemon, r.host.socket(daemon))
+	if err != nil {
+		return "", err
+	}
+	defer c.close()
+	text, err := c.command(ctx, command)
+	if err != nil {
+		return "", err
+	}
+	if text = strings.TrimSpace(text); strings.HasPrefix(text, "%") {
+		return "", nil // "% BGP instance not found": nothing there
+	}
+	return text, nil
 }

@@ -28,15 +28,21 @@ nodes:
       mkdir -p /etc/ppp /run/kea
       echo '"line@isp" * "anything" *' >/etc/ppp/chap-secrets
       printf 'require-chap\nlcp-echo-interval 0\nnodefaultroute\n+ipv6\n' >/etc/ppp/pppoe-server-options
-      cat >/run/kea/kea.json <<'end'
-      {"Dhcp6": {
-      "interfaces-config": {"interfaces": ["ppp0"], "service-sockets-max-retries": 1000, "service-sockets-retry-wait-time": 100},
+      cat >/run/kea/pattern <<'end'
+      {"Dhcp6": {"server-id": {"type": "EN", "enterprise-id": 32473, "identifier": "01", "persist": false},
+      "interfaces-config": {"interfaces": ["INTERFACE"], "service-sockets-max-retries": 1000, "service-sockets-retry-wait-time": 100},
       "lease-database": {"type": "memfile", "persist": false},
       "option-data": [{"name": "dns-servers", "data": "2001:db8:53::53"}],
-      "subnet6": [{"subnet": "2001:db8:1::/64", "interface": "ppp0", "pd-pools": [{"prefix": "2001:db8:a000::", "prefix-len": 56, "delegated-len": 56}]}]}}
+      "subnet6": [{"subnet": "2001:db8:1::/64", "interface": "INTERFACE", "pd-pools": [{"prefix": "2001:db8:a000::", "prefix-len": 56, "delegated-len": 56}]}]}}
       end
       cat >/etc/ppp/ipv6-up <<'end'
       #!/bin/sh
+      # The servers of a session that has ended may still be there, and this session's interface may have another number.
+      for pid in $(cat /run/kea/pid /run/kea/dnsmasq.pid 2>/dev/null); do
+        kill -9 $pid
+        while [ -e /proc/$pid/exe ]; do sleep 0.1; done
+      done
+      sed "s/INTERFACE/$1/" /run/kea/pattern >/run/kea/kea.json
       ip -6 address flush dev $1 # Kea takes the far end's address for the own one
       ip -6 address add $4/64 dev $1 nodad
       ip -6 address add 2001:db8:1::1/64 dev $1 nodad
@@ -45,8 +51,7 @@ nodes:
       KEA_PIDFILE_DIR=/run/kea KEA_LOCKFILE_DIR=none KEA_LOGGER_DESTINATION=/run/kea/log setsid /usr/sbin/kea-dhcp6 -c /run/kea/kea.json >/run/kea/output 2>&1 &
       echo $! >/run/kea/pid
       end
-      printf '#!/bin/sh\nkill $(cat /run/kea/pid /run/kea/dnsmasq.pid)\n' >/etc/ppp/ipv6-down
-      chmod 755 /etc/ppp/ipv6-up /etc/ppp/ipv6-down
+      chmod 755 /etc/ppp/ipv6-up
       sysctl -qw net.ipv6.conf.all.forwarding=1
       pppoe-server -I line -L 10.64.0.1 -R 10.64.0.100 -N 5
   right: {runs: host, ports: {eth0: [2001:db8:2::2/64]}, gateway: ["2001:db8:2::1"]}
@@ -67,6 +72,19 @@ links:
   - {ends: [router.wan, provider.line]}
   - {ends: [provider.core, right.eth0]}
 `)
+	t.Cleanup(func() {
+		if t.Failed() {
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			defer cancel()
+			for node, script := range map[string]string{
+				"provider": "ip address; tail -n 40 /run/kea/output /run/kea/log",
+				"router":   "ip address; cat /run/minne-guest/run/minne/services/dhcpv6-isp/output",
+			} {
+				out, err := b.Node(node).Run(ctx, "sh", "-c", script)
+				t.Logf("%s: %v\n%s", node, err, out)
+			}
+		}
+	})
 	prefix := func() (p dhcpv6client.Prefix) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()

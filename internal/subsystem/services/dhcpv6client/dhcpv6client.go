@@ -45,7 +45,8 @@ const (
 // the pid file. dhcpcd keeps its identifier, leases and sockets in fixed places, which two routers on one machine
 // would share: each has its own there. The script waits for an interface that is not there. That of a PPPoE session comes
 // and goes, dhcpcd with it, and has no MAC address: the identifier (DUID) is made of that of the interface below, the
-// second argument.
+// second argument. dhcpcd begins when the session has its link-local address: of one that comes later it takes the other end's
+// (IFA_ADDRESS of netlink) for the interface's, and waits for ever.
 const start = `#!/bin/sh
 # Made by minne.
 cd "${0%/*}" || exit 1
@@ -57,10 +58,17 @@ exec unshare --mount sh -c '
 		kill "$old"
 		sleep 1
 	done
+	ready() {
+		[ -n "$2" ] || { [ -e "/proc/sys/net/ipv6/conf/$1" ]; return; }
+		while read -r _ _ _ scope flags name; do # link-local is scope 20; an address with the flag 40 is tentative
+			[ "$scope $name" = "20 $1" ] && [ $((0x$flags & 0x40)) = 0 ] && return
+		done </proc/net/if_inet6
+		return 1
+	}
 	trap "kill \$child; wait; exit 0" TERM
 	echo $$ >pid
 	while :; do
-		if [ -e "/proc/sys/net/ipv6/conf/$1" ]; then
+		if ready "$@"; then
 			if [ -n "$2" ]; then
 				mkdir -p sys && mount -t sysfs minne sys # of this network namespace
 				read -r mac <"sys/class/net/$2/address" && echo "00:03:00:01:$mac" >state/duid

@@ -19,11 +19,11 @@ func newSetupCommand(a *app) *cobra.Command {
 	var netns string
 	c := &cobra.Command{
 		Use:   "setup",
-		Short: "Create the first configuration: five questions, or a file of answers",
-		Long: `Create the first configuration of a new router: find its ports, ask five questions on
+		Short: "Create the first configuration: a few questions, or a file of answers",
+		Long: `Create the first configuration of a new router: find its ports, ask a few questions on
 the console (or read the answers from a file), and commit the result. The WAN uses DHCP,
-PPPoE or a fixed address. Every other port is a LAN with DHCP, DNS, NTP and NAT. The firewall
-permits connections from the LAN and none from outside. The user admin gets a random
+PPPoE or a fixed address. The other ports are a LAN, as those of a switch, or a LAN each,
+with DHCP, DNS, NTP and NAT. The firewall permits connections from the LAN and none from outside. The user admin gets a random
 password, which is shown only once.
 
 Nothing changes before the last answer; Ctrl-C leaves everything as it is. On a router

@@ -206,6 +206,23 @@ func TestSetupByPPPoE(t *testing.T) {
 }
 
 // Answers from a file, before there is a daemon: it takes them at its first start.
+// The ports inside are one network: its hosts reach each other and the router.
+func TestSetupBridges(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.addPort("lan1")
+	one, two := b.newNeighbour("lan"), b.newNeighbour("lan1")
+	answers := b.file("answers.yaml", "wan: wan\n")
+	b.want(0, "lan+lan1", "setup", "--netns", b.netns, "--answers", answers, "--no-probe")
+	b.start()
+	b.wantWhole(1)
+	one.run("ip address add 192.168.77.2/24 dev eth0")
+	two.run("ip address add 192.168.77.3/24 dev eth0")
+	for n, address := range map[*neighbour]string{one: "192.168.77.3", two: "192.168.77.1"} {
+		n.run("ping -q -c 1 -w 30 " + address)
+	}
+}
+
 func TestSetupFromAFile(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)

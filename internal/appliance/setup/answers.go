@@ -14,7 +14,7 @@ import (
 	"minne/internal/model/config"
 )
 
-// Answers are the five answers, from the console or from a file. The zero value of
+// Answers are the answers, from the console or from a file. The zero value of
 // each takes what the screen offers.
 type Answers struct {
 	WAN        string       `yaml:"wan" json:"wan,omitempty" doc:"Port that leads to the Internet: its name, MAC address or bus address."`
@@ -25,6 +25,7 @@ type Answers struct {
 	WANGateway netip.Addr   `yaml:"wan-gateway" json:"wan-gateway,omitzero" doc:"The provider's router, for a fixed address."`
 	WANDNS     []netip.Addr `yaml:"wan-dns" json:"wan-dns,omitempty" doc:"The provider's DNS servers, for a fixed address."`
 	LAN        string       `yaml:"lan" json:"lan,omitempty" doc:"This router's address in the LAN, with its length."`
+	LANPorts   string       `yaml:"lan-ports" json:"lan-ports,omitempty" doc:"What the ports besides the WAN are: one network, as on a switch (bridge), or one each (separate)." default:"bridge" enum:"bridge,separate"`
 	Hostname   string       `yaml:"hostname" json:"hostname,omitempty" doc:"Name of the router."`
 	SSH        string       `yaml:"ssh" json:"ssh,omitempty" doc:"Login from the LAN: key, password or off. Absent: key when there are keys, else off." enum:"key,password,off"`
 	SSHKeys    []string     `yaml:"ssh-keys" json:"ssh-keys,omitempty" doc:"Public keys that may log in."`
@@ -39,6 +40,8 @@ const (
 	defaultHostname = "minne"
 	byDHCP          = "dhcp"
 	byPPPoE         = "pppoe"
+	bridged         = "bridge"
+	separate        = "separate"
 )
 
 // fixed says whether the WAN has an address that was answered.
@@ -64,6 +67,7 @@ func ReadAnswers(path string) (Answers, error) {
 	}{
 		{"wan-address", checkWANAddress(a.WANAddress)},
 		{"lan", checkLAN(a.LAN)},
+		{"lan-ports", checkLANPorts(a.LANPorts)},
 		{"hostname", checkHostname(a.Hostname)},
 		{"wan-gateway", checkGateway(a)},
 		{"pppoe-user", checkPPPoE(a)},
@@ -142,6 +146,13 @@ func checkLAN(text string) error {
 	return nil
 }
 
+func checkLANPorts(text string) error {
+	if text != "" && text != bridged && text != separate {
+		return fmt.Errorf("%q: expected %s or %s", text, bridged, separate)
+	}
+	return nil
+}
+
 var label = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
 
 func checkHostname(text string) error {
@@ -189,6 +200,7 @@ func (a Answers) complete(ports []Port) (Answers, error) {
 	if a.LAN == "" {
 		a.LAN = offerLAN(ports)
 	}
+	a.LANPorts = cmp.Or(a.LANPorts, bridged)
 	a.Hostname = cmp.Or(a.Hostname, defaultHostname)
 	if a.SSH == "" {
 		a.SSH = "off"

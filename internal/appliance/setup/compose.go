@@ -17,28 +17,28 @@ const providerSecret = "provider"
 // timeServers are asked for the time: Debian's part of the public pool.
 const timeServers = "2.debian.pool.ntp.org"
 
-// network is a LAN: one port, one network.
+// network is a LAN: one port, or several that are bridged.
 type network struct {
 	name    string
-	port    Port
+	ports   []Port
 	address netip.Prefix // the router's, with length
 }
 
-// networks gives every port but the WAN a network of its own: the first the one
-// that was answered, the others those that follow it. There are no bridges, so
-// that the router sees what passes between them too.
+// networks puts the ports besides the WAN into one network with the address that was answered, or gives
+// each a network of its own: the first that one, the others those that follow it.
 func networks(a Answers, ports []Port) (list []network) {
 	address := netip.MustParsePrefix(a.LAN)
 	for _, p := range ports {
-		if p.Name == a.WAN {
-			continue
-		}
-		name := "lan"
-		if len(list) > 0 {
-			name = fmt.Sprintf("lan%d", len(list)+1)
+		switch {
+		case p.Name == a.WAN:
+		case len(list) == 0:
+			list = append(list, network{"lan", []Port{p}, address})
+		case a.LANPorts == separate:
 			address = next(address)
+			list = append(list, network{fmt.Sprintf("lan%d", len(list)+1), []Port{p}, address})
+		default:
+			list[0].ports = append(list[0].ports, p)
 		}
-		list = append(list, network{name, p, address})
 	}
 	return list
 }
@@ -110,8 +110,12 @@ func Compose(a Answers, ports []Port) string {
 		line("    addresses: [%s]", a.WANAddress)
 	}
 	for _, n := range lans {
-		line("  %s:", n.name)
-		match(line, n.port)
+		if len(n.ports) == 1 {
+			line("  %s:", n.name)
+			match(line, n.ports[0])
+		} else {
+			bridge(line, n)
+		}
 		line("    zone: lan")
 		line("    addresses: [%s]", n.address)
 		line("    anti-spoof: strict")
@@ -186,6 +190,19 @@ func session(line func(string, ...any), a Answers, p Port) {
 	line("      user: %q", a.User)
 	line("      secret: %s  # the name of a secret in secrets.yaml", providerSecret)
 	line("    zone: wan")
+}
+
+// bridge is a network of several ports, each with a name of its own. It does without the spanning tree, as a switch for a house does:
+// a port would forward 30 seconds after its cable is there.
+func bridge(line func(string, ...any), n network) {
+	var names []string
+	for i, p := range n.ports {
+		names = append(names, fmt.Sprintf("%s%d", n.name, i+1))
+		line("  %s:", names[i])
+		match(line, p)
+	}
+	line("  %s:", n.name)
+	line("    bridge: {ports: [%s]}", strings.Join(names, ", "))
 }
 
 // match finds the port again by its MAC address, whatever its name is after the next boot.

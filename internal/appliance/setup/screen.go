@@ -19,8 +19,8 @@ import (
 	"minne/internal/model/config"
 )
 
-// The screen: a list of the ports, then five questions, each with an answer that
-// Enter takes. It is plain text that any terminal shows, a serial console of 80 by
+// The screen: a list of the ports, then five questions, or six where there are more than two ports, each with an
+// answer that Enter takes. It is plain text that any terminal shows, a serial console of 80 by
 // 24 characters too; only the first line clears what stood there.
 
 const clearScreen = "\x1b[H\x1b[2J" // cursor home, clear
@@ -86,7 +86,7 @@ func (c *conversation) ask(question, offer string, take func(string) error) erro
 	}
 }
 
-// screen asks the five questions.
+// screen asks the questions.
 func (c *conversation) screen(a Answers, ports []Port) (Answers, error) {
 	if _, err := (Answers{}).complete(ports); err != nil {
 		return a, err
@@ -97,6 +97,8 @@ func (c *conversation) screen(a Answers, ports []Port) (Answers, error) {
 	writePorts(c.out, ports)
 	fmt.Fprintln(c.out)
 
+	last := 3
+	number := func() int { last++; return last }
 	questions := []func() error{
 		func() error {
 			return c.ask("1. Which port leads to the Internet (WAN)?", fmt.Sprint(guessWAN(ports)+1), func(text string) error {
@@ -131,13 +133,22 @@ func (c *conversation) screen(a Answers, ports []Port) (Answers, error) {
 			})
 		},
 		func() error {
-			return c.ask("4. Name of this router?", defaultHostname, func(text string) error {
+			if len(ports) == 2 {
+				return nil
+			}
+			return c.ask(fmt.Sprintf("%d. Ports inside: bridge (one network, as on a switch) or separate?", number()), bridged, func(text string) error {
+				a.LANPorts = text
+				return checkLANPorts(text)
+			})
+		},
+		func() error {
+			return c.ask(fmt.Sprintf("%d. Name of this router?", number()), defaultHostname, func(text string) error {
 				a.Hostname = text
 				return checkHostname(text)
 			})
 		},
 		func() error {
-			fmt.Fprintln(c.out, "5. Login by SSH from the LAN? A public key (paste its line), password, or off")
+			fmt.Fprintf(c.out, "%d. Login by SSH from the LAN? A public key (paste its line), password, or off\n", number())
 			return c.ask("  ", "off", func(text string) error {
 				if err := a.takeSSH(text); err != nil {
 					return err

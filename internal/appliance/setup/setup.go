@@ -290,7 +290,7 @@ func (o Options) report(ctx context.Context, a Answers, ports []Port, password s
 	fmt.Fprintf(&b, "  %-5s %-10s %s\n", "wan", ports[i].Name, how)
 	for _, n := range networks(a, ports) {
 		first, last := pool(n.address)
-		fmt.Fprintf(&b, "  %-5s %-10s %s, DHCP %s-%s\n", n.name, n.port.Name, n.address, first, last)
+		fmt.Fprintf(&b, "  %-5s %-10s %s, DHCP %s-%s\n", n.name, strings.ReplaceAll(portNames(n.ports), ", ", "+"), n.address, first, last)
 	}
 	if a.SSH != "off" {
 		fmt.Fprintf(&b, "  ssh   admin@%s", networks(a, ports)[0].address.Addr())

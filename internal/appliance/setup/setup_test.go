@@ -60,11 +60,12 @@ func TestCompose(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, input := range map[string]string{
-		"dhcp":     "\n\n\n\n\n",
-		"fixed":    "3\n198.51.100.2/30 198.51.100.1 198.51.100.53 9.9.9.9\n10.1.0.1/22\nattic\n" + key + "\n",
-		"pppoe":    "1\npppoe\nline-4711@isp.example\ns3cret\n\n\n\n",
-		"vlan":     "1\npppoe 7\n\nline-4711@isp.example\ns3cret\n\n\n\n", // a user's name is needed
-		"password": "enp1s0\ndhcp\n192.168.5.254/24\nAttic-2\npassword\n",
+		"dhcp":     "\n\n\n\n\n\n",
+		"separate": "\n\n\nseparate\n\n\n",
+		"fixed":    "3\n198.51.100.2/30 198.51.100.1 198.51.100.53 9.9.9.9\n10.1.0.1/22\n\nattic\n" + key + "\n",
+		"pppoe":    "1\npppoe\nline-4711@isp.example\ns3cret\n\n\n\n\n",
+		"vlan":     "1\npppoe 7\n\nline-4711@isp.example\ns3cret\n\n\n\n\n", // a user's name is needed
+		"password": "enp1s0\ndhcp\n192.168.5.254/24\n\nAttic-2\npassword\n",
 	} {
 		a, screen, err := talk(t, input, ports)
 		if err != nil {
@@ -95,7 +96,7 @@ func TestCompose(t *testing.T) {
 
 // The screen fits a terminal of 80 by 24 with the ports of a usual machine.
 func TestScreenFits(t *testing.T) {
-	_, screen, err := talk(t, "\n\n\n\n\n", ports)
+	_, screen, err := talk(t, "\n\n\n\n\n\n", ports)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,12 +115,12 @@ func TestScreenFits(t *testing.T) {
 func TestPPPoEIsOffered(t *testing.T) {
 	found := slices.Clone(ports)
 	found[2].PPPoE = true
-	a, screen, err := talk(t, "\n\nline\ns3cret\n\n\n\n", found)
+	a, screen, err := talk(t, "\n\nline\ns3cret\n\n\n\n\n", found)
 	if err != nil || a.WAN != "enp10s0" || a.WANAddress != byPPPoE || !strings.Contains(screen, "PPPoE\n") || !strings.Contains(screen, "[pppoe]: ") {
 		t.Errorf("%+v, %v\n%s", a, err, screen)
 	}
 	found[2].PPPoE, found[1].PPPoE = false, true
-	if a, screen, err = talk(t, "\n\n\n\n\n", found); err != nil || a.WAN != "enp2s0" || a.WANAddress != byDHCP || !strings.Contains(screen, "PPPoE, DHCP 192.168.77.0/24") {
+	if a, screen, err = talk(t, "\n\n\n\n\n\n", found); err != nil || a.WAN != "enp2s0" || a.WANAddress != byDHCP || !strings.Contains(screen, "PPPoE, DHCP 192.168.77.0/24") {
 		t.Errorf("%+v, %v\n%s", a, err, screen)
 	}
 }
@@ -127,18 +128,19 @@ func TestPPPoEIsOffered(t *testing.T) {
 // Wrong answers are told, and asked for again.
 func TestWrongAnswers(t *testing.T) {
 	for wrong, told := range map[string]string{
-		"9\n\n\n\n\n\n":                                                   "expected a number from 1 to 3",
-		"\npppoe 9999\n\n\n\n\n\n":                                        "a VLAN from 1 to 4094",
-		"\n198.51.100.2\n\n\n\n\n":                                        "expected dhcp, pppoe, or an address with its length",
-		"\n198.51.100.2/30\n\n\n\n\n":                                     "needs the provider's router",
-		"\n198.51.100.2/30 203.0.113.1\n\n\n\n\n":                         "is not another host in 198.51.100.0/30",
-		"\n198.51.100.2/30 198.51.100.1\n\n\n\n\n":                        "DNS servers",
-		"\ndhcp 198.51.100.1\n\n\n\n\n":                                   "with dhcp and pppoe the provider assigns them",
-		"\n\n10.0.0.0/24\n\n\n\n":                                         "expected this router's address",
-		"\n\n10.0.0.1/30\n\n\n\n":                                         "length of 16 to 28",
-		"\n192.168.77.9/24 192.168.77.1 9.9.9.9\n192.168.77.2/24\n\n\n\n": "overlaps the provider's network",
-		"\n\n\nmy router\n\n\n":                                           "expected letters, digits and dashes",
-		"\n\n\n\nssh-ed25519 AAAA\n\n":                                    "cut off or mistyped",
+		"9\n\n\n\n\n\n\n":                                                   "expected a number from 1 to 3",
+		"\npppoe 9999\n\n\n\n\n\n\n":                                        "a VLAN from 1 to 4094",
+		"\n198.51.100.2\n\n\n\n\n\n":                                        "expected dhcp, pppoe, or an address with its length",
+		"\n198.51.100.2/30\n\n\n\n\n\n":                                     "needs the provider's router",
+		"\n198.51.100.2/30 203.0.113.1\n\n\n\n\n\n":                         "is not another host in 198.51.100.0/30",
+		"\n198.51.100.2/30 198.51.100.1\n\n\n\n\n\n":                        "DNS servers",
+		"\ndhcp 198.51.100.1\n\n\n\n\n\n":                                   "with dhcp and pppoe the provider assigns them",
+		"\n\n10.0.0.0/24\n\n\n\n\n":                                         "expected this router's address",
+		"\n\n10.0.0.1/30\n\n\n\n\n":                                         "length of 16 to 28",
+		"\n192.168.77.9/24 192.168.77.1 9.9.9.9\n192.168.77.2/24\n\n\n\n\n": "overlaps the provider's network",
+		"\n\n\n\nmy router\n\n\n\n":                                         "expected letters, digits and dashes",
+		"\n\n\n\n\nssh-ed25519 AAAA\n\n\n":                                  "cut off or mistyped",
+		"\n\n\nhub\n\n\n\n":                                                 "expected bridge or separate",
 	} {
 		if _, screen, err := talk(t, wrong, ports); err != nil || !strings.Contains(screen, told) {
 			t.Errorf("%q: %v; want %q in\n%s", wrong, err, told, screen)
@@ -163,6 +165,8 @@ func TestReadAnswers(t *testing.T) {
 		"wan-address: pppoe\npppoe-user: line\npppoe-password: s3cret\npppoe-vlan: 7\n": "",
 		"wan-address: 198.51.100.2/30\n":                                                "needs the provider's router",
 		"lan: 10.0.0.1\n":                                                               "answers.yaml:1:6",
+		"lan-ports: separate\n":                                                         "",
+		"lan-ports: hub\n":                                                              "expected bridge or separate",
 		"ssh: key\n":                                                                    "there is no key that could log in",
 		"ssh-keys: [nonsense]\n":                                                        "is not a public key",
 		"wan-dns: [9.9.9.9]\nhostname: a b\n":                                           "expected letters, digits and dashes",

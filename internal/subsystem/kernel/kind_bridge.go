@@ -17,17 +17,28 @@ import (
 var bridge = linkKind{
 	name:    "bridge",
 	title:   "bridge",
-	lacking: "this kernel has no bridges, its module bridge is missing; for the reason run modprobe bridge",
+	lacking: "this kernel has no bridges, or none with VLANs; where its module bridge is missing, modprobe bridge says why",
 	adopts:  true,
 
 	want: func(i *config.Interface) netlink.Link {
-		// A port that comes is in no VLAN until it is put in one, not in VLAN 1 (default_pvid).
-		filtering, snooping, none := len(i.Bridge.VLANs) > 0, i.Bridge.Snooping.On(), uint16(0)
-		return &netlink.Bridge{VlanFiltering: &filtering, MulticastSnooping: &snooping, VlanDefaultPVID: &none}
+		snooping := i.Bridge.Snooping.On()
+		w := &netlink.Bridge{MulticastSnooping: &snooping}
+		if len(i.Bridge.VLANs) > 0 {
+			// A port that comes is in no VLAN until it is put in one, not in VLAN 1 (default_pvid).
+			filtering, none := true, uint16(0)
+			w.VlanFiltering, w.VlanDefaultPVID = &filtering, &none
+		}
+		return w
 	},
 	refer: func(want netlink.Link, b *bound) {
 		if b.link == nil {
 			want.Attrs().HardwareAddr = b.hardwareAddress()
+			return
+		}
+		// Only a bridge with a VLAN filter is told to have none: a kernel that has no filter refuses the word.
+		w := want.(*netlink.Bridge)
+		if now, ok := b.link.as.(*netlink.Bridge); ok && w.VlanFiltering == nil && differ(now.VlanFiltering, nil) {
+			w.VlanFiltering = new(bool)
 		}
 	},
 	same: func(want, now netlink.Link) bool { return want.Attrs().Name == now.Attrs().Name },
@@ -38,7 +49,7 @@ var bridge = linkKind{
 			return "VLAN filter"
 		case differ(w.MulticastSnooping, n.MulticastSnooping):
 			return "multicast snooping"
-		case differ(w.VlanDefaultPVID, n.VlanDefaultPVID):
+		case w.VlanDefaultPVID != nil && differ(w.VlanDefaultPVID, n.VlanDefaultPVID):
 			return "default VLAN"
 		}
 		return ""

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kernel of User-Mode Linux sets the registers of its processes by ptrace(2). That of Debian 13 (6.12) hands over 2,696 bytes of
-// them (HOST_FP_SIZE in arch/x86/um/user-offsets.c). A host whose processor has AMX takes 11,008 or none, and every process
+// them (its HOST_FP_SIZE). A host whose processor has AMX takes 11,008 or none, and every process
 // in the guest ends with SIGSEGV. This library stands before ptrace(2) and adds what is missing: zeros, which are registers in their
 // initial state, as no process in the guest may use AMX. scripts/fetch-uml.sh builds it where the processor needs it.
 

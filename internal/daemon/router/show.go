@@ -110,6 +110,16 @@ var Bridge = View[Nothing, show.BridgeView]{
 	Print: only[Nothing](show.Bridge),
 }
 
+// Queues shows which CPU serves which queue of the ports.
+var Queues = View[Nothing, show.QueuesView]{
+	Text: Text{Path: "queues", Short: "Show the queues of the ports: CPUs, packets, drops", Aliases: []string{"queue"}},
+	Read: func(ctx context.Context, d *Daemon, _ Nothing) (v show.QueuesView, err error) {
+		v.Ports, err = d.parts.kernel.Queues(ctx)
+		return v, err
+	},
+	Print: only[Nothing](show.Queues),
+}
+
 // Neighbors shows the ARP and ND tables, or with a family that of one.
 func Neighbors(path, family string, aliases ...string) View[Nothing, show.NeighborsView] {
 	short := map[string]string{"": "Show the ARP and ND tables", "ipv4": "Show the ARP table: IPv4 neighbours and their MACs",

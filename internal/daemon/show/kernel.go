@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"minne/internal/base/affinity"
 	"minne/internal/subsystem/fastpath"
 	"minne/internal/subsystem/kernel"
 	"minne/internal/subsystem/routing"
@@ -28,6 +29,11 @@ type InterfacesView struct {
 // BridgeView answers show bridge.
 type BridgeView struct {
 	Stations []kernel.Station `json:"stations"`
+}
+
+// QueuesView answers show queues.
+type QueuesView struct {
+	Ports []kernel.PortQueues `json:"ports"`
 }
 
 // NeighborsView answers show neighbors, show arp and show ipv6 neighbors.
@@ -144,6 +150,41 @@ func Bridge(w io.Writer, v BridgeView) error {
 			age = fmt.Sprintf("%.0f s", s.Age)
 		}
 		t.row(s.Bridge, vlan, s.MAC, s.Port, s.Kind, age)
+	}
+	return t.write(w)
+}
+
+// Queues prints which CPU serves each queue, and what went through it.
+func Queues(w io.Writer, v QueuesView) error {
+	if len(v.Ports) == 0 {
+		_, err := fmt.Fprintln(w, "no port")
+		return err
+	}
+	t := table{head: []string{"Port", ">Queue", ">RX CPU", ">RX packets", ">Share", ">RX drops", ">TX CPU", ">TX packets", ">TX drops"}}
+	counted := func(n *uint64) string {
+		if n == nil {
+			return "-"
+		}
+		return count(*n)
+	}
+	for _, p := range v.Ports {
+		var sum uint64
+		for _, q := range p.Queues {
+			if q.ReceivePackets != nil {
+				sum += *q.ReceivePackets
+			}
+		}
+		for _, q := range p.Queues {
+			share, senders := "-", "all"
+			if q.ReceivePackets != nil && sum > 0 {
+				share = fmt.Sprintf("%.0f %%", 100*float64(*q.ReceivePackets)/float64(sum))
+			}
+			if len(q.TransmitCPUs) > 0 {
+				senders = affinity.List(q.TransmitCPUs)
+			}
+			t.row(p.Port, fmt.Sprint(q.Number), orDash(affinity.List(q.ReceiveCPUs)), counted(q.ReceivePackets), share, counted(q.ReceiveDrops),
+				senders, counted(q.TransmitPackets), counted(q.TransmitDrops))
+		}
 	}
 	return t.write(w)
 }

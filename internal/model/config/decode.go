@@ -193,6 +193,7 @@ var textForms = map[reflect.Type]string{
 	reflect.TypeFor[NextHop]():      nextHopForm,
 	reflect.TypeFor[AddressRange](): rangeForm,
 	reflect.TypeFor[VLANRange]():    vlanRangeForm,
+	reflect.TypeFor[CPURange]():     cpuRangeForm,
 	reflect.TypeFor[Decimal]():      decimalForm,
 }
 

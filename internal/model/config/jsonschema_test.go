@@ -49,6 +49,7 @@ var scalarSchemas = map[reflect.Type]object{
 	reflect.TypeFor[NextHop]():      {"type": "string", "minLength": 1, "description": nextHopForm},
 	reflect.TypeFor[AddressRange](): {"type": "string", "pattern": `^[0-9A-Fa-f.:]+ *- *[0-9A-Fa-f.:]+$`, "description": rangeForm},
 	reflect.TypeFor[VLANRange]():    {"type": []string{"integer", "string"}, "minimum": 1, "maximum": 4094, "pattern": `^[0-9]+(-[0-9]+)?$`, "description": vlanRangeForm},
+	reflect.TypeFor[CPURange]():     {"type": []string{"integer", "string"}, "minimum": 0, "maximum": mostCPU, "pattern": `^[0-9]+(-[0-9]+)?$`, "description": cpuRangeForm},
 	onOffType:                       {"enum": []any{"on", "off", "yes", "no", true, false}},
 }
 
@@ -158,6 +159,8 @@ func typeWords(t reflect.Type, f field) string {
 		return "range of addresses"
 	case t == reflect.TypeFor[VLANRange]():
 		return "VLAN id or range"
+	case t == reflect.TypeFor[CPURange]():
+		return "CPU or range"
 	case t == reflect.TypeFor[MAC]():
 		return "MAC address"
 	case t == reflect.TypeFor[Duration]():

@@ -36,6 +36,7 @@ type System struct {
 	Hostname      string        `yaml:"hostname" json:"hostname,omitempty" doc:"Host name, one label or a full domain name." example:"border1"`
 	RouterID      netip.Addr    `yaml:"router-id" json:"router-id,omitzero" doc:"Router ID of BGP and OSPF, an IPv4 address. Required with BGP or OSPF." example:"192.0.2.1"`
 	SysctlProfile SysctlProfile `yaml:"sysctl-profile" json:"sysctl-profile,omitempty" doc:"Kernel settings: router for most machines, small for 64 to 256 MB of memory, server for large routing and neighbour tables." default:"router" enum:"router,small,server"`
+	CPUs          *CPUs         `yaml:"cpus" json:"cpus,omitempty" doc:"Gives every queue of every port a CPU of its own, from receive to transmit: number of queues, interrupts, and the transmit queues that CPUs send through (XPS). {} is enough. Absent: all stays as the system has it."`
 	Admin         Admin         `yaml:"admin" json:"admin,omitzero" doc:"The user admin, who manages the router."`
 }
 

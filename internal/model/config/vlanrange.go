@@ -15,28 +15,35 @@ const vlanRangeForm = "a VLAN id from 1 to 4094, or a range as 100-199"
 
 // UnmarshalText reads 10 or 100-199.
 func (r *VLANRange) UnmarshalText(b []byte) error {
-	text := string(b)
-	first, last, isRange := strings.Cut(text, "-")
-	if !isRange {
-		last = first
+	first, last, ok := rangeOf(string(b), 1, 4094) // IEEE 802.1Q: 0 and 4095 are no VLANs
+	if !ok {
+		return &wrongValue{fmt.Sprintf("%q is no VLAN id", abridge(string(b))), vlanRangeForm, ""}
 	}
-	const most = 4094 // IEEE 802.1Q: 0 and 4095 are no VLANs
-	one, err := decimal(first, most)
-	two, err2 := decimal(last, most)
-	if err != nil || err2 != nil || one == 0 || two < one {
-		return &wrongValue{fmt.Sprintf("%q is no VLAN id", abridge(text)), vlanRangeForm, ""}
-	}
-	*r = VLANRange{int(one), int(two)}
+	*r = VLANRange{first, last}
 	return nil
 }
 
 // String writes it as it is read.
-func (r VLANRange) String() string {
-	if r.First == r.Last {
-		return strconv.Itoa(r.First)
-	}
-	return fmt.Sprintf("%d-%d", r.First, r.Last)
-}
+func (r VLANRange) String() string { return rangeText(r.First, r.Last) }
 
 // MarshalText returns the String form.
 func (r VLANRange) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// rangeOf reads a number, or two with a dash between them, from least to most.
+func rangeOf(text string, least, most int) (first, last int, ok bool) {
+	one, two, isRange := strings.Cut(text, "-")
+	if !isRange {
+		two = one
+	}
+	a, err := decimal(one, uint64(most))
+	b, err2 := decimal(two, uint64(most))
+	return int(a), int(b), err == nil && err2 == nil && int(a) >= least && a <= b
+}
+
+// rangeText writes what rangeOf reads.
+func rangeText(first, last int) string {
+	if first == last {
+		return strconv.Itoa(first)
+	}
+	return fmt.Sprintf("%d-%d", first, last)
+}

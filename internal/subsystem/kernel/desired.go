@@ -21,6 +21,7 @@ type Desired struct {
 	Interfaces    []DesiredInterface // parents first
 	Routes        []DesiredRoute     // static routes, and what holds announced and translated prefixes, by prefix and metric
 	Proxies       []DesiredProxy     // addresses of others that are answered for, by interface and address
+	CPUs          *DesiredCPUs       // nil: as the system has it
 	Sysctls       []Sysctl           // in the order of writing; forwarding is not among them
 	AntiSpoof     string             // nftables text of table inet minne_antispoof; "" when no interface asks for it
 }
@@ -77,7 +78,7 @@ func Metric(distance int) uint32 {
 
 // Render makes the Desired of a checked configuration.
 func Render(cfg *config.Config) (Desired, error) {
-	d := Desired{Hostname: cfg.System.Hostname, MultipathSeed: multipathSeed(cfg)}
+	d := Desired{Hostname: cfg.System.Hostname, MultipathSeed: multipathSeed(cfg), CPUs: renderCPUs(cfg.System.CPUs)}
 	var err error
 	if d.Interfaces, err = renderInterfaces(cfg); err != nil {
 		return Desired{}, err

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/affinity"
 	"minne/internal/base/ethtool"
 	"minne/internal/model/config"
 	"minne/internal/model/rib"
@@ -28,6 +30,10 @@ type pretended struct {
 	routes   []rib.Route
 	settings map[string]string
 	hardware map[string]int // by the port's name and the setting's
+	cpus     []int
+	tied     map[int][]int                   // threads, and the CPUs that they may run on
+	taken    map[string][]affinity.Interrupt // by the port's name
+	sending  map[string][]affinity.Sender
 	nft      string
 	host     string
 	done     []string // writes, in order
@@ -83,11 +89,44 @@ func (p *pretended) portSetting(name string, s ethtool.Setting) (now, most int, 
 	if !ok {
 		return 0, 0, unix.EOPNOTSUPP
 	}
-	return v, map[ethtool.Setting]int{ethtool.RxRing: 4096, ethtool.Queues: 8}[s], nil
+	return v, map[ethtool.Setting]int{ethtool.RxRing: 4096, ethtool.Queues: cmp.Or(p.hardware["most"], 8)}[s], nil
 }
 
 func (p *pretended) setPort(name string, s ethtool.Setting, to int) error {
 	p.hardware[name+" "+string(s)] = to
+	return nil
+}
+
+func (p *pretended) online() ([]int, error) { return p.cpus, nil }
+func (p *pretended) programs(cpus []int) (threads []int, err error) {
+	for id, on := range p.tied {
+		if slices.Equal(on, cpus) {
+			threads = append(threads, id)
+		}
+	}
+	return threads, nil
+}
+func (p *pretended) tie(thread int, cpus []int) error { p.tied[thread] = cpus; return nil }
+func (p *pretended) interrupts(name string, _ int) ([]affinity.Interrupt, error) {
+	return p.taken[name], nil
+}
+func (p *pretended) senders(name string, _ int) ([]affinity.Sender, error) {
+	return p.sending[name], nil
+}
+
+func (p *pretended) setInterrupt(number, cpu int) error {
+	for _, list := range p.taken {
+		for n := range list {
+			if list[n].Number == number {
+				list[n].CPUs = []int{cpu}
+			}
+		}
+	}
+	return nil
+}
+
+func (p *pretended) setSender(name string, queue int, cpus []int) error {
+	p.sending[name][queue].CPUs = cpus
 	return nil
 }
 

@@ -116,6 +116,7 @@ func (r *round) compare(ctx context.Context) error {
 			r.loopbackUp()
 			return nil
 		}},
+		{"CPUs", r.cpus}, // behind up: some drivers ask for their interrupts then
 		{"IPv6 link-local addresses", r.linkLocals},
 		{"connected routes", func() error { return r.connected(ctx) }},
 		{"answers for others", func() error { return r.proxies(ctx) }},

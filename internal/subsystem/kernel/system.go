@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/affinity"
 	"minne/internal/base/dump"
 	"minne/internal/base/ethtool"
 	"minne/internal/base/nlmsg"
@@ -37,6 +38,14 @@ type system interface {
 
 	portSetting(name string, s ethtool.Setting) (now, most int, err error)
 	setPort(name string, s ethtool.Setting, to int) error
+
+	online() ([]int, error)
+	programs(cpus []int) (threads []int, err error)
+	tie(thread int, cpus []int) error
+	interrupts(name string, index int) ([]affinity.Interrupt, error)
+	setInterrupt(number, cpu int) error
+	senders(name string, index int) ([]affinity.Sender, error)
+	setSender(name string, queue int, cpus []int) error
 
 	addLink(l netlink.Link) error
 	changeLink(l netlink.Link) error

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"minne/internal/base/affinity"
+	"minne/internal/base/ethtool"
+	"minne/internal/base/plan"
+	"minne/internal/model/config"
+)
+
+// A CPU for every queue: packets of a flow are received, routed and sent by one processor, which shares nothing with
+// the others (Bolla and Bruschi; Linux at 10G). Interrupt n of each port goes to forwarding CPU n, and that
+// CPU sends through transmit queue n.
+
+// DesiredCPUs says what the processors are for; nil lists are all.
+type DesiredCPUs struct{ Forwarding, Control []int }
+
+// renderCPUs makes the Desired of a section system.cpus; nil for none.
+func renderCPUs(c *config.CPUs) *DesiredCPUs {
+	if c == nil {
+		return nil
+	}
+	return &DesiredCPUs{config.Numbers(c.Forwarding), config.Numbers(c.Control)}
+}
+
+// forwarding are the processors that forward, of those that run.
+func (d *DesiredCPUs) forwarding(online []int) []int {
+	list := slices.Clone(online)
+	if d.Forwarding != nil {
+		list = d.Forwarding
+	} else if rest := slices.DeleteFunc(slices.Clone(online), func(c int) bool { return slices.Contains(d.Control, c) }); len(rest) > 0 {
+		list = rest
+	}
+	return list
+}
+
+// lacking are the processors of the configuration that do not run.
+func (d *DesiredCPUs) lacking(online []int) (list []int) {
+	for _, c := range slices.Concat(d.Forwarding, d.Control) {
+		if !slices.Contains(online, c) && !slices.Contains(list, c) {
+			list = append(list, c)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// sendersOf are the CPUs that send through a queue: CPU n through queue n, and again from the first where there are fewer.
+func sendersOf(queue, queues int, cpus []int) (list []int) {
+	for n, c := range cpus {
+		if n%queues == queue {
+			list = append(list, c)
+		}
+	}
+	if list == nil { // more queues than CPUs
+		list = []int{cpus[queue%len(cpus)]}
+	}
+	return list
+}
+
+// cpus compares which processors serve the queues of ports with what the configuration asks for.
+func (r *round) cpus() error {
+	if r.desired.CPUs == nil {
+		return nil
+	}
+	online, err := r.system.online()
+	if err != nil {
+		return fmt.Errorf("read which CPUs there are: %w", err)
+	}
+	if lacking := r.desired.CPUs.lacking(online); lacking != nil {
+		return fmt.Errorf("system.cpus: this machine has the CPUs %s, and not %s", affinity.List(online), affinity.List(lacking))
+	}
+	if err := r.programs(online); err != nil {
+		return err
+	}
+	cpus := r.desired.CPUs.forwarding(online)
+	var failures []error
+	for _, b := range r.bound {
+		if b.missing || b.link == nil || !b.Kind.Port {
+			continue
+		}
+		if !slices.ContainsFunc(b.Ethernet, func(s portSetting) bool { return s.what == ethtool.Queues }) {
+			now, most, err := r.system.portSetting(b.link.Name, ethtool.Queues)
+			if want := min(most, len(cpus)); err == nil && want > 0 && now != want {
+				r.add(plan.Change{Action: plan.Modify, Object: "queues of " + b.Name, From: fmt.Sprint(now), To: fmt.Sprint(want)},
+					func(context.Context) error { return r.system.setPort(b.Name, ethtool.Queues, want) }).
+					of(b.Name, fmt.Sprintf("queues of %s was changed to %d", b.Name, now))
+			}
+		}
+		moves, err := r.moves(b.link.Name, b.link.Index, cpus)
+		if err != nil {
+			failures = append(failures, &InterfaceError{b.Name, fmt.Sprintf("cannot read which CPUs serve its queues: %v", err)})
+		}
+		if len(moves) == 0 {
+			continue
+		}
+		r.add(plan.Change{Action: plan.Modify, Object: "CPUs of the queues of " + b.Name, To: affinity.List(cpus)}, func(context.Context) error {
+			moves, err := r.moves(b.Name, b.link.Index, cpus) // the queues may be others since they were counted
+			for _, move := range moves {
+				err = errors.Join(err, move())
+			}
+			return err
+		}).of(b.Name, fmt.Sprintf("CPUs of the queues of %s were changed", b.Name))
+	}
+	return errors.Join(failures...)
+}
+
+// programs has those that run on all processors run on those for control, and takes in that others tie some elsewhere. What
+// they start inherits it.
+func (r *round) programs(online []int) error {
+	control := r.desired.CPUs.Control
+	if control == nil || slices.Equal(control, online) {
+		return nil
+	}
+	threads, err := r.system.programs(online)
+	if err != nil {
+		return fmt.Errorf("read which CPUs programs run on: %w", err)
+	}
+	if len(threads) == 0 {
+		return nil
+	}
+	r.add(plan.Change{Action: plan.Modify, Object: "CPUs of programs", From: affinity.List(online), To: affinity.List(control)}, func(context.Context) error {
+		threads, err := r.system.programs(online)
+		for _, t := range threads {
+			err = errors.Join(err, r.system.tie(t, control))
+		}
+		return err
+	}).of("", "programs ran on the CPUs that forward")
+	return nil
+}
+
+// moves are what has to be done so that each queue of a port has its CPU.
+func (r *round) moves(name string, index int, cpus []int) (list []func() error, err error) {
+	interrupts, err := r.system.interrupts(name, index)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range interrupts {
+		if cpu := cpus[i.Queue%len(cpus)]; !slices.Equal(i.CPUs, []int{cpu}) {
+			list = append(list, func() error { return r.system.setInterrupt(i.Number, cpu) })
+		}
+	}
+	senders, err := r.system.senders(name, index)
+	if err != nil {
+		return nil, err
+	}
+	queues, _, err := r.system.portSetting(name, ethtool.Queues)
+	if err != nil || queues == 0 || queues > len(senders) {
+		queues = len(senders)
+	}
+	for _, s := range senders {
+		if s.Queue >= queues { // not in use
+			continue
+		}
+		if want := sendersOf(s.Queue, queues, cpus); !slices.Equal(s.CPUs, want) {
+			list = append(list, func() error { return r.system.setSender(name, s.Queue, want) })
+		}
+	}
+	return list, nil
+}
+
+func (live) programs(cpus []int) ([]int, error) { return affinity.Programs(cpus) }
+func (live) tie(thread int, cpus []int) error   { return affinity.Tie(thread, cpus) }
+func (live) online() ([]int, error)             { return affinity.Here.Online() }
+func (live) interrupts(name string, index int) ([]affinity.Interrupt, error) {
+	return affinity.Here.Interrupts(name, index)
+}
+func (live) setInterrupt(number, cpu int) error { return affinity.Here.SetInterrupt(number, cpu) }
+func (live) senders(name string, index int) ([]affinity.Sender, error) {
+	return affinity.Here.Senders(name, index)
+}
+func (live) setSender(name string, queue int, cpus []int) error {
+	return affinity.Here.SetSender(name, queue, cpus)
+}

@@ -9,8 +9,8 @@ import (
 
 // CPUs says which processors forward packets, and which do all else.
 type CPUs struct {
-	Forwarding []CPURange `yaml:"forwarding" json:"forwarding,omitempty" doc:"The CPUs that forward, by number from 0: each port has a queue for each of them. Absent: those that are not in control, or all." example:"1-3"`
-	Control    []CPURange `yaml:"control" json:"control,omitempty" doc:"The CPUs for FRR, the daemon, the services and all other programs. Absent: all." example:"0"`
+	Forwarding []CPURange `yaml:"forwarding" json:"forwarding,omitempty" doc:"The CPUs that forward, by number from 0: each port has a queue for each of them. Absent: those that are not in control, or all." example:"0-2"`
+	Control    []CPURange `yaml:"control" json:"control,omitempty" doc:"The CPUs for FRR, the daemon, the services and all other programs: best the highest. Absent: all." example:"3"`
 }
 
 // Numbers are the CPUs of a list of ranges, ascending, each once.

@@ -15,8 +15,8 @@ import (
 )
 
 // A CPU for every queue: packets of a flow are received, routed and sent by one processor, which shares nothing with
-// the others (Bolla and Bruschi; Linux at 10G). Interrupt n of each port goes to forwarding CPU n, and that
-// CPU sends through transmit queue n.
+// the others (Bolla and Bruschi; Linux at 10G). Queue n of each port is CPU n's, in both directions: drivers as
+// mlx5 and i40e send what XDP redirects through the queue with the number of the CPU, and refuse it where there is none.
 
 // DesiredCPUs says what the processors are for; nil lists are all.
 type DesiredCPUs struct{ Forwarding, Control []int }
@@ -51,15 +51,27 @@ func (d *DesiredCPUs) lacking(online []int) (list []int) {
 	return list
 }
 
-// sendersOf are the CPUs that send through a queue: CPU n through queue n, and again from the first where there are fewer.
-func sendersOf(queue, queues int, cpus []int) (list []int) {
-	for n, c := range cpus {
-		if n%queues == queue {
+// layout is which processors serve a number of queues.
+type layout struct {
+	queues, online int
+	cpus           []int // that forward
+}
+
+// receiver is the CPU that takes the interrupt of a queue. Those of CPUs that don't forward, or that are not there, are spread.
+func (l layout) receiver(queue int) int {
+	if l.queues > slices.Max(l.cpus) && slices.Contains(l.cpus, queue) {
+		return queue
+	}
+	return l.cpus[queue%len(l.cpus)]
+}
+
+// senders are the CPUs that send through a queue: CPU n through queue n, and where there is none, in turn.
+func (l layout) senders(queue int) (list []int) {
+	for c := range l.online {
+		n := slices.Index(l.cpus, c)
+		if c == queue || c >= l.queues && n >= 0 && n%l.queues == queue {
 			list = append(list, c)
 		}
-	}
-	if list == nil { // more queues than CPUs
-		list = []int{cpus[queue%len(cpus)]}
 	}
 	return list
 }
@@ -87,13 +99,13 @@ func (r *round) cpus() error {
 		}
 		if !slices.ContainsFunc(b.Ethernet, func(s portSetting) bool { return s.what == ethtool.Queues }) {
 			now, most, err := r.system.portSetting(b.link.Name, ethtool.Queues)
-			if want := min(most, len(cpus)); err == nil && want > 0 && now != want {
+			if want := min(most, slices.Max(cpus)+1); err == nil && want > 0 && now != want {
 				r.add(plan.Change{Action: plan.Modify, Object: "queues of " + b.Name, From: fmt.Sprint(now), To: fmt.Sprint(want)},
 					func(context.Context) error { return r.system.setPort(b.Name, ethtool.Queues, want) }).
 					of(b.Name, fmt.Sprintf("queues of %s was changed to %d", b.Name, now))
 			}
 		}
-		moves, err := r.moves(b.link.Name, b.link.Index, cpus)
+		moves, err := r.moves(b.link.Name, b.link.Index, cpus, online)
 		if err != nil {
 			failures = append(failures, &InterfaceError{b.Name, fmt.Sprintf("cannot read which CPUs serve its queues: %v", err)})
 		}
@@ -101,7 +113,7 @@ func (r *round) cpus() error {
 			continue
 		}
 		r.add(plan.Change{Action: plan.Modify, Object: "CPUs of the queues of " + b.Name, To: affinity.List(cpus)}, func(context.Context) error {
-			moves, err := r.moves(b.Name, b.link.Index, cpus) // the queues may be others since they were counted
+			moves, err := r.moves(b.Name, b.link.Index, cpus, online) // the queues may be others since they were counted
 			for _, move := range moves {
 				err = errors.Join(err, move())
 			}
@@ -136,29 +148,30 @@ func (r *round) programs(online []int) error {
 }
 
 // moves are what has to be done so that each queue of a port has its CPU.
-func (r *round) moves(name string, index int, cpus []int) (list []func() error, err error) {
+func (r *round) moves(name string, index int, cpus, online []int) (list []func() error, err error) {
 	interrupts, err := r.system.interrupts(name, index)
 	if err != nil {
 		return nil, err
-	}
-	for _, i := range interrupts {
-		if cpu := cpus[i.Queue%len(cpus)]; !slices.Equal(i.CPUs, []int{cpu}) {
-			list = append(list, func() error { return r.system.setInterrupt(i.Number, cpu) })
-		}
 	}
 	senders, err := r.system.senders(name, index)
 	if err != nil {
 		return nil, err
 	}
 	queues, _, err := r.system.portSetting(name, ethtool.Queues)
-	if err != nil || queues == 0 || queues > len(senders) {
-		queues = len(senders)
+	if err != nil || queues == 0 {
+		queues = max(1, len(senders))
+	}
+	l := layout{queues, slices.Max(online) + 1, cpus}
+	for _, i := range interrupts {
+		if cpu := l.receiver(i.Queue); !slices.Equal(i.CPUs, []int{cpu}) {
+			list = append(list, func() error { return r.system.setInterrupt(i.Number, cpu) })
+		}
 	}
 	for _, s := range senders {
 		if s.Queue >= queues { // not in use
 			continue
 		}
-		if want := sendersOf(s.Queue, queues, cpus); !slices.Equal(s.CPUs, want) {
+		if want := l.senders(s.Queue); !slices.Equal(s.CPUs, want) {
 			list = append(list, func() error { return r.system.setSender(name, s.Queue, want) })
 		}
 	}

@@ -58,11 +58,13 @@ func TestCPUsOfQueues(t *testing.T) {
 		want        string
 	}{
 		{"", "", 4, 1, "4 0 1 2 3 tx 0 tx 1 tx 2 tx 3"},
-		{"control: [0]", "", 4, 4, "3 1 2 3 1 tx 1 tx 2 tx 3 tx "},
-		{"forwarding: [2-3], control: [0-3]", "", 4, 4, "2 2 3 2 3 tx 2 tx 3 tx  tx "},
+		{"control: [3]", "", 4, 4, "3 0 1 2 0 tx 0 tx 1 tx 2 tx "},
+		{"control: [0]", "", 4, 2, "4 1 1 2 3 tx 0 tx 1 tx 2 tx 3"}, // CPU 3 needs a queue of its number
+		{"forwarding: [2-3], control: [0-3]", "", 4, 4, "4 2 3 2 3 tx 0 tx 1 tx 2 tx 3"},
 		{"control: [0-3]", "", 4, 4, "4 0 1 2 3 tx 0 tx 1 tx 2 tx 3"},                        // nothing is left to forward alone
 		{"", "", 2, 2, "2 0 1 tx 0,2 tx 1,3"},                                                // fewer queues than CPUs
-		{"forwarding: [1]", ", ethernet: {queues: 3}", 4, 1, "3 1 1 1 1 tx 1 tx 1 tx 1 tx "}, // the section ethernet wins
+		{"forwarding: [1]", ", ethernet: {queues: 3}", 4, 1, "3 1 1 1 1 tx 0 tx 1 tx 2 tx "}, // the section ethernet wins
+		{"forwarding: [0-1]", ", ethernet: {queues: 6}", 6, 6, "6 0 1 0 1 0 1 tx 0 tx 1 tx 2 tx 3 tx  tx "},
 	} {
 		p := card(c.most, c.inUse)
 		k := applyTo(t, p, cpusOf(t, c.text, c.port))
@@ -84,7 +86,7 @@ func TestCPUsOfPrograms(t *testing.T) {
 	p := card(4, 4)
 	p.tied = map[int][]int{1: p.cpus, 7: {2}, 9: p.cpus}
 	k := applyTo(t, p, cpusOf(t, "control: [0-1]", ""))
-	if fmt.Sprint(p.tied) != "map[1:[0 1] 7:[2] 9:[0 1]]" || p.serving() != "2 2 3 2 3 tx 2 tx 3 tx  tx " {
+	if fmt.Sprint(p.tied) != "map[1:[0 1] 7:[2] 9:[0 1]]" || p.serving() != "4 2 3 2 3 tx 0 tx 1 tx 2 tx 3" {
 		t.Errorf("%v, %s", p.tied, p.serving())
 	}
 	p.tied[12] = p.cpus
@@ -119,7 +121,7 @@ func TestCPUsOfAVeth(t *testing.T) {
 	if err != nil || len(online) < 2 {
 		t.Fatalf("CPUs %v, %v: expected two", online, err)
 	}
-	shell(t, "ip link add eth0 numrxqueues 4 numtxqueues 4 type veth peer name eth0p")
+	shell(t, "ip link add eth0 numrxqueues 4 numtxqueues 4 type veth peer name eth0p && ip link set eth0p up")
 	t.Cleanup(func() { shell(t, "ip link del eth0p") })
 	k := New(slog.New(slog.DiscardHandler))
 	apply(t, k, render(t, cpusOf(t, "forwarding: [0-1]", "")))

@@ -88,7 +88,7 @@ func TestHardwareThatIsNot(t *testing.T) {
 
 // TestQueuesOfAPort: with a real driver.
 func TestQueuesOfAPort(t *testing.T) {
-	shell(t, "ip link add eth0 numrxqueues 4 numtxqueues 4 type veth peer name eth0p")
+	shell(t, "ip link add eth0 numrxqueues 4 numtxqueues 4 type veth peer name eth0p && ip link set eth0p up")
 	t.Cleanup(func() { shell(t, "ip link del eth0p") })
 	k, d := New(slog.New(slog.DiscardHandler)), render(t, hardwareOf("queues: 3"))
 	apply(t, k, d)

@@ -31,8 +31,8 @@ type Queue struct {
 }
 
 // Queues reads the queues of all ports, by name.
-func (k *Kernel) Queues(context.Context) ([]PortQueues, error) {
-	links, err := k.system.links()
+func (k *Kernel) Queues(ctx context.Context) ([]PortQueues, error) {
+	interfaces, err := k.Interfaces(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -42,11 +42,11 @@ func (k *Kernel) Queues(context.Context) ([]PortQueues, error) {
 	}
 	defer tool.Close()
 	list := []PortQueues{}
-	for _, l := range links {
-		if l.MAC == [6]byte{} || l.Kind != "" && l.Kind != "veth" { // hardware, or in a container the end of a veth pair
+	for _, i := range interfaces {
+		if !i.Port() {
 			continue
 		}
-		p, err := k.queuesOf(tool, l.Name, l.Index)
+		p, err := k.queuesOf(tool, i.Name, i.Index)
 		if err != nil {
 			return nil, err
 		}

@@ -35,8 +35,9 @@ func newBackupCommand(a *app) *cobra.Command {
 		Use:   "backup FILE",
 		Short: "Back up the router into one encrypted file",
 		Long: `Write a backup of the router: the running configuration, its secrets and lists, the
-SSH host key, the earlier revisions, and the list of the machine's ports. The backup is
-one file, encrypted with a passphrase. "age -d FILE | tar xz" opens it without Minne.
+SSH host key, the earlier revisions, the list of the machine's ports, DHCP leases, and
+what "minne set add" put into sets. The backup is one file, encrypted with a passphrase.
+"age -d FILE | tar xz" opens it without Minne.
 
 "minne restore" restores it, also on another machine.`,
 		Args: cobra.ExactArgs(1),
@@ -91,6 +92,9 @@ func (a *app) collect(ctx context.Context) (backup.Backup, error) {
 		if _, used := cfg.Interfaces[b.Ports[n].Name]; used {
 			b.Ports[n].Interface = b.Ports[n].Name
 		}
+	}
+	if b.Live, err = a.live(ctx, cfg); err != nil {
+		return b, err
 	}
 	onDisk, err := revisions.ReadAll(inst.RevisionsDir())
 	if err != nil {
@@ -209,6 +213,9 @@ func (r *restore) run(ctx context.Context, file string, in io.Reader) error {
 	result, err := api.Restore.Ask(ctx, client, q)
 	if err != nil {
 		return err
+	}
+	if result.Outcome != api.RolledBack {
+		r.putLive(ctx, client, b.Live, time.Now())
 	}
 	return r.printResult(result, r.asJSON)
 }

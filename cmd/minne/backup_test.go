@@ -287,3 +287,67 @@ func TestRestoreAsks(t *testing.T) {
 	}
 	b.wantWhole(1)
 }
+
+// TestRestoreLive: hosts keep their addresses, and who paid stays let in, on the router that takes another's place.
+func TestRestoreLive(t *testing.T) {
+	t.Parallel()
+	text := func(b *box) string {
+		return strings.Replace(b.ported("192.0.2.1/24"), "sets: {blocked: {file: blocklist.txt}}",
+			"sets: {blocked: {file: blocklist.txt}, paid: {addresses: []}}", 1) +
+			"services:\n  dhcp: {lan: {pool: 192.0.2.100-192.0.2.199}}\n"
+	}
+	prepare := func() *box {
+		b := newBox(t)
+		if err := os.Chmod(b.root, 0o755); err != nil { // as /run/minne is: dnsmasq does not stay root
+			t.Fatal(err)
+		}
+		b.start()
+		b.here("secrets.yaml", "isp: whisper\n", 0o600)
+		b.here("blocklist.txt", "203.0.113.0/24\n", 0o644)
+		return b
+	}
+	old := prepare()
+	home := old.newNeighbour("lan")
+	old.want(exitOK, "revision 1", "apply", old.file("first.yaml", text(old)))
+	home.run("udhcpc -q -n -f -i eth0 -t 10 -T 1 -x hostname:laptop -s /bin/true")
+	old.want(exitOK, "laptop", "show", "dhcp")
+	old.want(exitOK, "1 added", "set", "add", "paid", "198.51.100.7")
+	old.want(exitOK, "1 added", "set", "add", "paid", "198.51.100.8", "--timeout", "1h")
+	old.want(exitOK, "1 added", "set", "add", "blocked", "198.51.100.128/25")
+	pass := old.file("pass", testPhrase+"\n")
+	file := filepath.Join(old.root, "router.backup")
+	old.want(exitOK, "1 earlier configurations", "backup", file, "--passphrase-file", pass)
+
+	b := prepare()
+	again := []string{"restore", file, "--passphrase-file", pass, "--map", "lan=lan", "--map", "wan=wan", "--confirm", "0"}
+	a := b.want(exitOK, "applied: revision 1", again...)
+	for _, words := range []string{"1 DHCP leases restored", "1 live elements of set blocked restored", "2 live elements of set paid restored"} {
+		if !strings.Contains(a.err, words) {
+			t.Errorf("restore does not say %q:\n%s", words, a.err)
+		}
+	}
+	b.wantWhole(1)
+	b.want(exitOK, "laptop", "show", "dhcp")
+	b.want(exitOK, "198.51.100.128/25", "set", "list", "blocked")
+	var got struct {
+		Elements []struct {
+			Element string
+			Live    bool
+			Expires *time.Time
+		}
+	}
+	b.json(&got, "set", "list", "paid", "--json")
+	if len(got.Elements) != 2 || got.Elements[0].Expires != nil || got.Elements[1].Expires == nil || time.Until(*got.Elements[1].Expires) > time.Hour {
+		t.Errorf("the set has %+v", got.Elements)
+	}
+	// The address is leased: another host does not get it.
+	b.newNeighbour("lan").run("udhcpc -q -n -f -i eth0 -t 10 -T 1 -s /bin/true")
+	if n := strings.Count(b.want(exitOK, "laptop", "show", "dhcp").out, "192.0.2.1"); n < 2 {
+		t.Errorf("two hosts have %d addresses", n)
+	}
+	// Again changes nothing: what is there stays.
+	a = b.want(exitOK, "", again...)
+	if strings.Contains(a.err, "restored") {
+		t.Errorf("restored twice:\n%s", a.err)
+	}
+}

@@ -23,8 +23,8 @@ import (
 	"minne/internal/model/revisions"
 )
 
-// Format is the version of what stands in a backup.
-const Format = 1
+// Format is the version of what stands in a backup. 2 added what is live.
+const Format = 2
 
 // Bounds of a backup. The daemon takes what is restored in one request, so all of
 // it stays below api.MaxBody.
@@ -64,6 +64,7 @@ type Backup struct {
 	Running   string     `json:"-"` // text of the configuration in use
 	Revisions []Revision `json:"-"` // oldest first
 	Files     []File     `json:"-"`
+	Live      Live       `json:"-"`
 }
 
 // Revision is an earlier configuration with its text.
@@ -84,6 +85,7 @@ const (
 	describing = "backup.json"
 	running    = "running.yaml"
 	earlier    = "revisions.json"
+	living     = "live.json"
 	companions = "files/"
 )
 
@@ -177,6 +179,7 @@ func Write(to io.Writer, passphrase string, b Backup) error {
 	archive.addJSON(describing, b)
 	archive.add(running, 0o600, []byte(b.Running))
 	archive.addJSON(earlier, b.Revisions)
+	archive.addJSON(living, b.Live)
 	for _, f := range b.Files {
 		archive.add(companions+f.Name, f.Mode, f.Text)
 	}
@@ -310,6 +313,10 @@ func (b *Backup) take(h *tar.Header, content io.Reader) error {
 	case h.Name == earlier:
 		if err := json.Unmarshal(text, &b.Revisions); err != nil {
 			return fmt.Errorf("%w: %s: %w", ErrDamaged, earlier, err)
+		}
+	case h.Name == living:
+		if err := json.Unmarshal(text, &b.Live); err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrDamaged, living, err)
 		}
 	case isCompanion && CheckName(name) == nil:
 		if slices.ContainsFunc(b.Files, func(f File) bool { return f.Name == name }) {

@@ -30,6 +30,10 @@ func example() Backup {
 		Running:   "version: 1\n# ü\n",
 		Revisions: []Revision{{Revision: revisions.Revision{Number: 3, User: "ana", State: revisions.Confirmed}, Text: "version: 1\n"}},
 		Files:     []File{{"secrets.yaml", 0o600, []byte("isp: hush-hush\n")}, {"lists/blocked", 0o644, []byte("192.0.2.1\n")}},
+		Live: Live{
+			Leases: "2000000000 02:00:00:00:00:01 192.0.2.10 ana *\n",
+			Sets:   []LiveSet{{Name: "paid", Elements: []LiveElement{{Element: "192.0.2.10"}, {Element: "192.0.2.11", Until: time.Unix(2e9, 0).UTC()}}}},
+		},
 	}
 }
 
@@ -57,6 +61,30 @@ func TestWriteRead(t *testing.T) {
 	b.Format = Format
 	if !reflect.DeepEqual(got, b) {
 		t.Errorf("read\n%+v\nwrote\n%+v", got, b)
+	}
+}
+
+// TestReadFormat1 reads a backup of before there was anything live in it.
+func TestReadFormat1(t *testing.T) {
+	old := sealed(t, entry{describing, tar.TypeReg, []byte(`{"format": 1, "version": "0.0.9", "host": "border"}`)},
+		entry{running, tar.TypeReg, []byte("version: 1\n")}, entry{earlier, tar.TypeReg, []byte("[]")})
+	b, err := Read(bytes.NewReader(old), phrase)
+	if err != nil || b.Running != "version: 1\n" || b.Host != "border" || !reflect.DeepEqual(b.Live, Live{}) {
+		t.Errorf("%+v, %v", b, err)
+	}
+}
+
+// TestLeft: whose time is up stays out, the others go by the time they have left.
+func TestLeft(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	in := func(d time.Duration) time.Time { return now.Add(d) }
+	s := LiveSet{Name: "paid", Elements: []LiveElement{
+		{"192.0.2.1", in(time.Hour)}, {"192.0.2.2", time.Time{}}, {"192.0.2.3", in(-time.Second)},
+		{"192.0.2.4", in(time.Hour + 300*time.Millisecond)}, {"192.0.2.5", in(time.Minute)}, {"192.0.2.6", in(time.Millisecond)},
+	}}
+	want := []Batch{{0, []string{"192.0.2.2"}}, {time.Minute, []string{"192.0.2.5"}}, {time.Hour, []string{"192.0.2.1", "192.0.2.4"}}}
+	if got := s.Left(now); !reflect.DeepEqual(got, want) {
+		t.Errorf("left %v, want %v", got, want)
 	}
 }
 
@@ -127,7 +155,7 @@ func TestBadBackups(t *testing.T) {
 		{"a configuration", []byte("version: 1\n"), phrase, ErrForeign},
 		{"huge", make([]byte, maxTotal+1), phrase, ErrTooBig},
 		{"bytes added", append(bytes.Clone(good), 'x'), phrase, ErrDamaged},
-		{"newer", sealed(t, entry{describing, tar.TypeReg, []byte(`{"format": 2, "version": "9.9"}`)}), phrase, ErrNewer},
+		{"newer", sealed(t, entry{describing, tar.TypeReg, []byte(`{"format": 3, "version": "9.9"}`)}), phrase, ErrNewer},
 		{"no description", sealed(t, entry{running, tar.TypeReg, nil}), phrase, ErrForeign},
 		{"strange description", sealed(t, entry{describing, tar.TypeReg, []byte(`[]`)}), phrase, ErrForeign},
 		{"empty archive", sealed(t), phrase, ErrForeign},
@@ -136,6 +164,7 @@ func TestBadBackups(t *testing.T) {
 		{"hidden", file(".ssh/authorized_keys"), phrase, ErrForeign},
 		{"elsewhere", sealed(t, head, entry{"etc/passwd", tar.TypeReg, nil}), phrase, ErrForeign},
 		{"a link", sealed(t, head, entry{companions + "a", tar.TypeSymlink, nil}), phrase, ErrForeign},
+		{"strange leases", sealed(t, head, entry{living, tar.TypeReg, []byte(`{"leases": 7}`)}), phrase, ErrDamaged},
 		{"twice", sealed(t, head, entry{companions + "a", tar.TypeReg, nil}, entry{companions + "a", tar.TypeReg, nil}), phrase, ErrForeign},
 		{"a big file", sealed(t, head, entry{companions + "a", tar.TypeReg, make([]byte, maxFile+1)}), phrase, ErrTooBig},
 		{"many files", sealed(t, many...), phrase, ErrTooBig},

@@ -2,7 +2,8 @@
 
 // Package backup is a router in one file: its configuration with the files beside it
 // (secrets, lists that the firewall names, the host key of the login), the
-// configurations that it has had, and the ports that it ran on.
+// configurations that it has had, the ports that it ran on, and what hosts count on
+// (DHCP leases, live elements of sets).
 //
 // The file is a gzipped tar archive, all of it encrypted with a passphrase by age
 // (age-encryption.org/v1). So it can lie on any stick or share, nobody changes a line
@@ -13,6 +14,7 @@
 //	backup.json       what it is: format, version, date, host, ports
 //	running.yaml      the configuration in use
 //	revisions.json    earlier configurations
+//	live.json         DHCP leases, and what minne set add put into sets
 //	files/…           what lies beside the configuration, by its path there
 //
 // What is read is bounded in size and number and checked as a whole before anything

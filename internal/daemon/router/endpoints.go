@@ -29,6 +29,8 @@ func (d *Daemon) endpoints(s *api.Server) {
 	api.Serve(s, Explain, d.answerExplain)
 	api.Serve(s, ListSet, d.answerListSet)
 	api.Serve(s, ChangeSet, d.answerSet)
+	api.Serve(s, GetLeases, d.answerLeases)
+	api.Serve(s, AddLeases, d.answerAddLeases)
 	api.Serve(s, ClearBGP, d.answerClearBGP)
 	api.Serve(s, ClearOSPF, d.answerClearOSPF)
 	api.Serve(s, ClearNeighbors, d.answerClearNeighbors)

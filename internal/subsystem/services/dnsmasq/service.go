@@ -3,21 +3,16 @@
 package dnsmasq
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -140,62 +135,4 @@ func resolvConf(servers []netip.Addr) string {
 		fmt.Fprintf(&b, "nameserver %s\n", a)
 	}
 	return b.String()
-}
-
-// Lease is an address that a host was given.
-type Lease struct {
-	Address netip.Addr `json:"address"`
-	MAC     string     `json:"mac,omitempty"`  // IPv4
-	DUID    string     `json:"duid,omitempty"` // IPv6 (RFC 8415, section 11)
-	Name    string     `json:"name,omitempty"`
-	Until   time.Time  `json:"until,omitzero"` // zero: for ever
-}
-
-// Leases reads what was given. Without a server there are none.
-func (s *Daemon) Leases() ([]Lease, error) {
-	f, err := os.Open(filepath.Join(s.Dir(), leaseFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var list []Lease
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if l, ok := readLease(lines.Text()); ok {
-			list = append(list, l)
-		}
-	}
-	return list, lines.Err()
-}
-
-// readLease reads a line of dnsmasq's file: the end in seconds of 1970, MAC, address, name or *, client id. For IPv6 the
-// identity association stands in the place of the MAC, and the DUID in that of the client id.
-func readLease(line string) (l Lease, ok bool) {
-	f := strings.Fields(line)
-	if len(f) < 4 {
-		return l, false
-	}
-	end, err := strconv.ParseInt(f[0], 10, 64)
-	if err != nil {
-		return l, false
-	}
-	if l.Address, err = netip.ParseAddr(f[2]); err != nil {
-		return l, false
-	}
-	switch {
-	case l.Address.Is4():
-		l.MAC = f[1]
-	case len(f) > 4 && f[4] != "*":
-		l.DUID = f[4]
-	}
-	if end != 0 {
-		l.Until = time.Unix(end, 0).UTC()
-	}
-	if f[3] != "*" {
-		l.Name = f[3]
-	}
-	return l, true
 }

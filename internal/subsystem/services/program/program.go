@@ -281,6 +281,12 @@ func Replace(path, text string, mode fs.FileMode) error {
 
 // Restart ends the program that runs and starts it anew, as it is desired.
 func (p *Program) Restart(ctx context.Context) error {
+	return p.Between(ctx, func() error { return nil })
+}
+
+// Between ends the program, calls do, and starts the program anew, also when do failed. Without a program
+// that shall run it does nothing.
+func (p *Program) Between(ctx context.Context, do func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.applied || p.desired.Empty() {
@@ -289,10 +295,11 @@ func (p *Program) Restart(ctx context.Context) error {
 	if err := p.end(ctx); err != nil {
 		return err
 	}
+	failed := do()
 	p.delay, p.notBefore = 0, time.Time{}
 	p.failure = p.start(ctx)
 	p.wake.Ring()
-	return p.failure
+	return errors.Join(failed, p.failure)
 }
 
 // Stop ends the program and forgets what it should run with.

@@ -40,3 +40,18 @@ func TestCPUsOfQueues(t *testing.T) {
 		t.Errorf("what a hand has changed stays:\n%s", again)
 	}
 }
+
+// TestFlowsOfQueues has cards that spread flows by a table (RSS), and CPU 0 for programs: no flow goes to queue 0.
+func TestFlowsOfQueues(t *testing.T) {
+	m := testimage.Boot(t, testimage.Options{Disk: testimage.Copy(t), CPUs: 3, Extra: queued(t, 3, "rss=on", "hash=on")})
+	shell(m)
+	table := func() string { return m.Run(`ethtool -x wan | grep -E '^ +[0-9]+:'`) }
+	configure(m, plain)
+	if before := table(); !regexp.MustCompile(`(?m)^ +0: .*\b0\b.*\b1\b.*\b2\b`).MatchString(before) {
+		t.Fatalf("the card spreads flows:\n%s, expected over all queues", before)
+	}
+	configure(m, strings.Replace(plain, "{hostname: edge}", "{hostname: edge, cpus: {control: [0]}}", 1))
+	if now := table(); !regexp.MustCompile(`(?m)^ +0: +1 +2 +1 +2 +1 +2 +1 +2\s*$`).MatchString(now) || regexp.MustCompile(`: .*\b0\b`).MatchString(now) {
+		t.Errorf("the card spreads flows:\n%s, expected over queues 1 and 2", now)
+	}
+}

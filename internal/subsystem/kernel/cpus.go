@@ -76,6 +76,25 @@ func (l layout) senders(queue int) (list []int) {
 	return list
 }
 
+// spread is the table by which a card shall spread flows over its queues: on those of CPUs that forward, so that no packet
+// waits for a CPU that has others to do. Nil where the table that it has will do.
+func (l layout) spread(now []int) []int {
+	var takes []int
+	for _, c := range l.cpus {
+		if c < l.queues {
+			takes = append(takes, c)
+		}
+	}
+	if len(takes) == 0 || !slices.ContainsFunc(now, func(queue int) bool { return !slices.Contains(takes, queue) }) {
+		return nil
+	}
+	table := make([]int, len(now))
+	for n := range table {
+		table[n] = takes[n%len(takes)]
+	}
+	return table
+}
+
 // cpus compares which processors serve the queues of ports with what the configuration asks for.
 func (r *round) cpus() error {
 	if r.desired.CPUs == nil {
@@ -101,7 +120,7 @@ func (r *round) cpus() error {
 			now, most, err := r.system.portSetting(b.link.Name, ethtool.Queues)
 			if want := min(most, slices.Max(cpus)+1); err == nil && want > 0 && now != want {
 				r.add(plan.Change{Action: plan.Modify, Object: "queues of " + b.Name, From: fmt.Sprint(now), To: fmt.Sprint(want)},
-					func(context.Context) error { return r.system.setPort(b.Name, ethtool.Queues, want) }).
+					func(context.Context) error { return r.setPort(b.Name, ethtool.Queues, want) }).
 					of(b.Name, fmt.Sprintf("queues of %s was changed to %d", b.Name, now))
 			}
 		}
@@ -175,7 +194,32 @@ func (r *round) moves(name string, index int, cpus, online []int) (list []func()
 			list = append(list, func() error { return r.system.setSender(name, s.Queue, want) })
 		}
 	}
+	table, err := r.system.indirection(name)
+	if err != nil && !ethtool.Lacks(err) {
+		return nil, err
+	}
+	if want := l.spread(table); want != nil {
+		list = append(list, func() error { return r.system.setIndirection(name, want) })
+	}
 	return list, nil
+}
+
+func (live) indirection(name string) (table []int, err error) {
+	tool, err := ethtool.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer tool.Close()
+	return tool.Indirection(name)
+}
+
+func (live) setIndirection(name string, table []int) error {
+	tool, err := ethtool.Open()
+	if err != nil {
+		return err
+	}
+	defer tool.Close()
+	return tool.SetIndirection(name, table)
 }
 
 func (live) programs(cpus []int) ([]int, error) { return affinity.Programs(cpus) }

@@ -81,6 +81,42 @@ func TestCPUsOfQueues(t *testing.T) {
 	}
 }
 
+// TestFlowsOverQueues: a card spreads flows over the queues of CPUs that forward, and over no others.
+func TestFlowsOverQueues(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		was   []int // before
+		inUse int
+		want  []int
+	}{
+		{"control: [0]", even(8, 4), 4, []int{1, 2, 3, 1, 2, 3, 1, 2}},
+		{"control: [3]", even(8, 4), 4, even(8, 3)}, // there are as many queues as CPUs that forward
+		{"control: [0]", even(8, 2), 2, []int{1, 2, 3, 1, 2, 3, 1, 2}},
+		{"control: [3]", []int{3, 3, 3, 3, 0, 0, 0, 0}, 4, even(8, 3)},                    // of a hand before
+		{"control: [3]", []int{0, 1, 1, 1, 2, 2, 2, 2}, 3, []int{0, 1, 1, 1, 2, 2, 2, 2}}, // an operator's weights
+		{"control: [3]", nil, 4, nil},
+	} {
+		p := card(4, c.inUse)
+		if c.was != nil {
+			p.spread = map[string][]int{"eth0": c.was, "trunk": c.was}
+		}
+		k := applyTo(t, p, cpusOf(t, c.text, ""))
+		if got := p.spread["trunk"]; !slices.Equal(got, c.want) {
+			t.Errorf("%s, was %v: %v, want %v", c.text, c.was, got, c.want)
+		}
+		if rep := reassert(t, k); len(rep.Repaired) != 0 {
+			t.Errorf("%q: again: %+v", c.text, rep)
+		}
+	}
+	p := card(4, 4)
+	p.spread = map[string][]int{"eth0": even(8, 4), "trunk": even(8, 4)}
+	k := applyTo(t, p, cpusOf(t, "control: [0]", ""))
+	p.spread["trunk"][0] = 0
+	if rep := reassert(t, k); len(rep.Repaired) != 1 || slices.Contains(p.spread["trunk"], 0) {
+		t.Errorf("report %+v, %v", rep, p.spread["trunk"])
+	}
+}
+
 // TestCPUsOfPrograms: those that run anywhere go to the CPUs for control, and no others.
 func TestCPUsOfPrograms(t *testing.T) {
 	p := card(4, 4)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"minne/internal/base/ethtool"
 	"minne/internal/base/plan"
@@ -81,12 +82,24 @@ func (r *round) hardware() error {
 			case now != want.to:
 				was := want.what.Words(now)
 				r.add(plan.Change{Action: plan.Modify, Object: fmt.Sprintf("%s of %s", want.what, b.Name), From: was, To: want.what.Words(want.to)},
-					func(context.Context) error { return r.system.setPort(b.Name, want.what, want.to) }).
+					func(context.Context) error { return r.setPort(b.Name, want.what, want.to) }).
 					of(b.Name, fmt.Sprintf("%s of %s was changed to %s", want.what, b.Name, was))
 			}
 		}
 	}
 	return errors.Join(failures...)
+}
+
+// setPort changes a setting of a port. A driver takes no queues away that its table of flows names.
+func (r *round) setPort(name string, s ethtool.Setting, to int) error {
+	if s == ethtool.Queues {
+		if table, err := r.system.indirection(name); err == nil && len(table) > 0 && slices.Max(table) >= to {
+			if err := r.system.setIndirection(name, nil); err != nil {
+				return fmt.Errorf("set the indirection table: %w", err)
+			}
+		}
+	}
+	return r.system.setPort(name, s, to)
 }
 
 func (live) portSetting(name string, s ethtool.Setting) (now, most int, err error) {

@@ -34,6 +34,7 @@ type pretended struct {
 	tied     map[int][]int                   // threads, and the CPUs that they may run on
 	taken    map[string][]affinity.Interrupt // by the port's name
 	sending  map[string][]affinity.Sender
+	spread   map[string][]int // indirection tables
 	nft      string
 	host     string
 	done     []string // writes, in order
@@ -92,7 +93,17 @@ func (p *pretended) portSetting(name string, s ethtool.Setting) (now, most int, 
 	return v, map[ethtool.Setting]int{ethtool.RxRing: 4096, ethtool.Queues: cmp.Or(p.hardware["most"], 8)}[s], nil
 }
 
+// setPort refuses queues that the table of flows does not know, and spreads the flows over all of them when there
+// was none of an operator, as drivers do.
 func (p *pretended) setPort(name string, s ethtool.Setting, to int) error {
+	if table := p.spread[name]; s == ethtool.Queues && table != nil {
+		if slices.Max(table) >= to && !evenly(table, p.hardware[name+" queues"]) {
+			return unix.EINVAL
+		}
+		if evenly(table, p.hardware[name+" queues"]) {
+			p.spread[name] = even(len(table), to)
+		}
+	}
 	p.hardware[name+" "+string(s)] = to
 	return nil
 }
@@ -127,6 +138,32 @@ func (p *pretended) setInterrupt(number, cpu int) error {
 
 func (p *pretended) setSender(name string, queue int, cpus []int) error {
 	p.sending[name][queue].CPUs = cpus
+	return nil
+}
+
+// even is the table that a driver has by itself.
+func even(size, queues int) []int {
+	table := make([]int, size)
+	for n := range table {
+		table[n] = n % queues
+	}
+	return table
+}
+
+func evenly(table []int, queues int) bool { return slices.Equal(table, even(len(table), queues)) }
+
+func (p *pretended) indirection(name string) ([]int, error) {
+	if p.spread[name] == nil {
+		return nil, unix.EOPNOTSUPP
+	}
+	return slices.Clone(p.spread[name]), nil
+}
+
+func (p *pretended) setIndirection(name string, table []int) error {
+	if table == nil {
+		table = even(len(p.spread[name]), p.hardware[name+" queues"])
+	}
+	p.spread[name] = table
 	return nil
 }
 

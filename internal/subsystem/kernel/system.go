@@ -46,6 +46,8 @@ type system interface {
 	setInterrupt(number, cpu int) error
 	senders(name string, index int) ([]affinity.Sender, error)
 	setSender(name string, queue int, cpus []int) error
+	indirection(name string) ([]int, error)
+	setIndirection(name string, table []int) error
 
 	addLink(l netlink.Link) error
 	changeLink(l netlink.Link) error

@@ -5,10 +5,12 @@ package lab
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -126,25 +128,33 @@ func (p *Probe) receiveLoop() {
 	}
 }
 
-// Flowing says whether of the last packets to every destination, those of the
-// given time, but for those that may be under way, all have arrived.
-func (p *Probe) Flowing(last time.Duration) bool {
+// Flowing returns nil when of the last packets to every destination, those of the
+// given time, but for those that may be under way, all have arrived; else it says which have not.
+func (p *Probe) Flowing(last time.Duration) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	underway := int(p.underway/p.interval) + 1
 	n := int(last/p.interval) + 1
-	for _, seen := range p.seen {
+	var failed []string
+	for i, seen := range p.seen {
 		end := len(seen) - underway
 		if end < n {
-			return false
+			return errors.New("not enough packets were sent yet")
 		}
+		lost := 0
 		for _, ok := range seen[end-n : end] {
 			if !ok {
-				return false
+				lost++
 			}
 		}
+		if lost > 0 {
+			failed = append(failed, fmt.Sprintf("%d of %d to %s", lost, n, p.destinations[i]))
+		}
 	}
-	return true
+	if failed != nil {
+		return fmt.Errorf("packets are still lost: %s", strings.Join(failed, ", "))
+	}
+	return nil
 }
 
 // Stop ends the stream and returns what was lost.

@@ -55,7 +55,9 @@ func (s *scenario) step(t *testing.T, do campus.Step) {
 	t.Helper()
 	before := len(s.report.Rows)
 	if err := do(t.Context()); err != nil {
-		t.Fatalf("%v\n%s", err, s.Border.Log(20))
+		sessions, _ := s.Border.Command(context.Background(), "show", "bgp", "summary") // what can be said of the failure
+		drops, _ := s.Border.Command(context.Background(), "show", "drops")
+		t.Fatalf("%v\n%s\n%s\n%s", err, s.Border.Log(20), sessions, drops)
 	}
 	if len(s.report.Rows) == before {
 		t.Error("the step reported nothing")

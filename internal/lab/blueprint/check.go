@@ -260,7 +260,7 @@ func (b *Blueprint) checkInterfaces(name string, n *Node) {
 	}
 	slices.Sort(ports)
 	for _, iface := range slices.Sorted(maps.Keys(n.parsed.Interfaces)) {
-		link := linkOf(iface, n.parsed.Interfaces[iface])
+		link := linkOf(iface, n.parsed)
 		if link == "" || link == loopback || slices.Contains(ports, link) {
 			continue
 		}
@@ -273,14 +273,15 @@ func (b *Blueprint) checkInterfaces(name string, n *Node) {
 }
 
 // linkOf returns the port that an interface of a Minne is, "" when it is none or can't be known yet.
-func linkOf(name string, i *config.Interface) string {
-	switch {
-	case i == nil || i.Match == nil && i.VLAN == nil && i.PPPoE == nil:
-		return name
-	case i.VLAN != nil || i.PPPoE != nil:
+func linkOf(name string, cfg *config.Config) string {
+	switch i := cfg.Interfaces[name]; {
+	case !cfg.Kind(name).Port:
 		return ""
+	case i == nil || i.Match == nil:
+		return name
+	default:
+		return i.Match.Name
 	}
-	return i.Match.Name
 }
 
 // content returns a text that the blueprint holds or names, where it stands, and how far it is indented there.

@@ -40,7 +40,7 @@ func (b *Blueprint) Describe() []string {
 func (b *Blueprint) addresses(n *Node, port string) []config.Address {
 	if n.parsed != nil {
 		for name, iface := range n.parsed.Interfaces {
-			if iface != nil && linkOf(name, iface) == port {
+			if iface != nil && linkOf(name, n.parsed) == port {
 				return iface.Addresses
 			}
 		}

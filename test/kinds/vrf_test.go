@@ -3,6 +3,7 @@
 package kinds
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -92,4 +93,53 @@ func TestVRF(t *testing.T) {
 	if err != nil || len(routes) > 0 {
 		t.Errorf("the VRF's table still has %v, %v", routes, err)
 	}
+}
+
+const twinVRFs = `
+version: 1
+system: {hostname: stick, router-id: 10.0.80.1}
+interfaces:
+  red: {vrf: {table: 100, interfaces: [vs0, vs1]}}
+  blue: {vrf: {table: 101, interfaces: [vb0, vb1]}}
+  vs0: {addresses: [10.0.80.1/24, "2001:db8:80::1/64"]}
+  vs1: {addresses: [10.0.81.1/24, "2001:db8:81::1/64"]}
+  vb0: {addresses: [10.0.80.1/24, "2001:db8:80::1/64"]}
+  vb1: {addresses: [10.0.81.1/24, "2001:db8:81::1/64"]}
+routing:
+  static:
+    - {prefix: 10.0.90.0/24, via: [10.0.81.2], vrf: red}
+    - {prefix: 10.0.90.0/24, via: [10.0.81.2], vrf: blue}
+`
+
+// TestVRFsWithTheSameAddresses has two networks that look the same side by side.
+func TestVRFsWithTheSameAddresses(t *testing.T) {
+	hosts := map[string][2]host{}
+	for _, vrf := range []string{"vs", "vb"} {
+		left, right := newHost(t, vrf+"0", vrf+"l"), newHost(t, vrf+"1", vrf+"r")
+		left.do(t, func() {
+			addAddress(t, vrf+"l", "10.0.80.2/24")
+			addAddress(t, vrf+"l", "2001:db8:80::2/64")
+			addRoute(t, "10.0.0.0/8", "10.0.80.1")
+			addRoute(t, "2001:db8::/32", "2001:db8:80::1")
+		})
+		right.do(t, func() {
+			addAddress(t, vrf+"r", "10.0.81.2/24")
+			addAddress(t, vrf+"r", "10.0.90.1/32")
+			addAddress(t, vrf+"r", "2001:db8:81::2/64")
+			addRoute(t, "10.0.0.0/8", "10.0.81.1")
+			addRoute(t, "2001:db8::/32", "2001:db8:81::1")
+		})
+		hosts[vrf] = [2]host{left, right}
+	}
+	r := startRouter(t)
+	r.apply(t, twinVRFs)
+	for _, address := range []string{"10.0.81.2:7", "10.0.90.1:7", "[2001:db8:81::2]:7"} {
+		for _, vrf := range []string{"vs", "vb"} {
+			echo(t, hosts[vrf][1], hosts[vrf][0], address, 3)
+		}
+		if reaches(t, hosts["vs"][1], hosts["vb"][0], address) || reaches(t, hosts["vb"][1], hosts["vs"][0], address) {
+			t.Errorf("%s: one VRF reaches the other's", address)
+		}
+	}
+	r.says(t, "apply "+filepath.Join(r.root, "minne.yaml"), "nothing to change")
 }

@@ -57,17 +57,31 @@ type checker struct {
 	secrets  Secrets
 	problems *problems
 	source   *source
-	networks []network                // in the order of the file's names
-	owners   map[netip.Addr]string    // own address → interface
-	masters  map[string]Master        // member → what it belongs to
-	taken    map[any]string           // what a kind of interface can be but once → interface
-	byPrefix map[netip.Prefix]network // the first of each network
-	lengths  []int                    // prefix lengths that occur, the longest first
+	networks []network          // in the order of the file's names
+	owners   map[place]string   // own address → interface
+	masters  map[string]Master  // member → what it belongs to
+	tables   []string           // the VRFs, and in front "" for the main table
+	taken    map[any]string     // what a kind of interface can be but once → interface
+	byPrefix map[placed]network // the first of each network
+	lengths  []int              // prefix lengths that occur, the longest first
 }
+
+// place is an address in the table of a VRF, placed a prefix; "" is the main table.
+type (
+	place struct {
+		vrf     string
+		address netip.Addr
+	}
+	placed struct {
+		vrf    string
+		prefix netip.Prefix
+	}
+)
 
 // network is a connected network: one address of one interface.
 type network struct {
 	iface   string
+	vrf     string // in whose table it is
 	path    string // of the address
 	order   int    // place among all addresses, in the order of the file
 	address netip.Prefix
@@ -79,13 +93,18 @@ func newChecker(cfg *Config) *checker {
 		src = &source{}
 	}
 	c := &checker{cfg: cfg, problems: &problems{source: src}, source: src, masters: cfg.Masters(),
-		owners: map[netip.Addr]string{}, taken: map[any]string{}, byPrefix: map[netip.Prefix]network{}}
+		owners: map[place]string{}, taken: map[any]string{}, byPrefix: map[placed]network{}}
+	c.tables = []string{""}
 	lengths := map[int]bool{}
 	for _, name := range sortedKeys(cfg.Interfaces) {
+		if cfg.Kind(name).Name == "vrf" {
+			c.tables = append(c.tables, name)
+		}
 		for i, a := range cfg.Interfaces[name].Addresses {
 			path := indexPath(joinPath("interfaces", name)+".addresses", i)
-			c.networks = append(c.networks, network{iface: name, path: path, address: a.Prefix})
-			c.owners[a.Addr()] = name
+			vrf := c.tableOf(name)
+			c.networks = append(c.networks, network{iface: name, vrf: vrf, path: path, address: a.Prefix})
+			c.owners[place{vrf, a.Addr()}] = name
 			lengths[a.Bits()] = true
 		}
 	}
@@ -96,8 +115,8 @@ func newChecker(cfg *Config) *checker {
 	for i := range c.networks {
 		n := &c.networks[i]
 		n.order = i
-		if _, ok := c.byPrefix[n.address.Masked()]; !ok {
-			c.byPrefix[n.address.Masked()] = *n
+		if at := (placed{n.vrf, n.address.Masked()}); c.byPrefix[at].iface == "" {
+			c.byPrefix[at] = *n
 		}
 	}
 	c.lengths = slices.SortedFunc(maps.Keys(lengths), func(a, b int) int { return b - a })
@@ -175,11 +194,11 @@ func notUnicast(a netip.Addr) string {
 	return ""
 }
 
-// connected returns the network that an address lies in, the longest prefix first.
-func (c *checker) connected(a netip.Addr) (network, bool) {
+// connectedIn returns the longest connected network of a table that contains an address.
+func (c *checker) connectedIn(vrf string, a netip.Addr) (network, bool) {
 	for _, bits := range c.lengths {
 		if p, err := a.Prefix(bits); err == nil {
-			if n, ok := c.byPrefix[p]; ok {
+			if n, ok := c.byPrefix[placed{vrf, p}]; ok {
 				return n, true
 			}
 		}
@@ -187,10 +206,24 @@ func (c *checker) connected(a netip.Addr) (network, bool) {
 	return network{}, false
 }
 
-// owner returns the interface that has an address.
+// connected returns the same of the main table, or else of the first VRF that has one.
+func (c *checker) connected(a netip.Addr) (network, bool) {
+	for _, vrf := range c.tables {
+		if n, ok := c.connectedIn(vrf, a); ok {
+			return n, true
+		}
+	}
+	return network{}, false
+}
+
+// owner returns the interface that has an address, of the main table if there is one.
 func (c *checker) owner(a netip.Addr) (string, bool) {
-	iface, ok := c.owners[a]
-	return iface, ok
+	for _, vrf := range c.tables {
+		if iface, ok := c.owners[place{vrf, a}]; ok {
+			return iface, true
+		}
+	}
+	return "", false
 }
 
 // edge says whether an address is the first or the last of its network, which

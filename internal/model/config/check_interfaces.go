@@ -155,31 +155,32 @@ func (c *checker) address(path, iface string, p netip.Prefix) {
 	}
 }
 
-// overlaps refuses an address that is there twice, and networks that overlap. On
+// overlaps refuses an address that is there twice in a table, and networks that overlap. On
 // one interface several addresses may share a network; a host's own prefix (/32,
 // /128) may lie inside another network; every interface has fe80::/64.
 func (c *checker) overlaps() {
-	first := map[netip.Addr]network{}
+	first := map[place]network{}
 	var wide []network
 	for _, n := range c.networks {
 		a := n.address.Addr()
 		linkLocal := a.Is6() && a.IsLinkLocalUnicast()
-		if other, again := first[a]; again && !(linkLocal && n.iface != other.iface) {
+		at := place{n.vrf, a}
+		if other, again := first[at]; again && !(linkLocal && n.iface != other.iface) {
 			c.refuse(n.path, fmt.Sprintf("%s has the address %s already", other.iface, a), "each address once", "")
 			continue
 		}
-		first[a] = n
+		first[at] = n
 		if !linkLocal && !n.address.IsSingleIP() && n.address.Bits() > 0 && notUnicast(a) == "" {
 			wide = append(wide, n)
 		}
 	}
 	slices.SortStableFunc(wide, func(a, b network) int {
-		return cmp.Or(a.address.Masked().Addr().Compare(b.address.Masked().Addr()), cmp.Compare(a.address.Bits(), b.address.Bits()))
+		return cmp.Or(cmp.Compare(a.vrf, b.vrf), a.address.Masked().Addr().Compare(b.address.Masked().Addr()), cmp.Compare(a.address.Bits(), b.address.Bits()))
 	})
 	told := map[string]bool{}
 	for i := 1; i < len(wide); i++ {
 		outer, n := wide[i-1], wide[i]
-		if !outer.address.Overlaps(n.address) {
+		if outer.vrf != n.vrf || !outer.address.Overlaps(n.address) {
 			continue
 		}
 		wide[i] = outer // the widest so far stays the one to compare with

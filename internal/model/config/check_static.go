@@ -64,7 +64,7 @@ func (c *checker) staticRoute(path string, r StaticRoute) {
 		return
 	}
 	for i, hop := range r.Via {
-		c.nextHop(indexPath(path+".via", i), r.Prefix.Prefix, hop)
+		c.nextHop(indexPath(path+".via", i), r.Prefix.Prefix, hop, r.VRF)
 		c.sameVRF(indexPath(path+".via", i), r.VRF, hop)
 	}
 }
@@ -73,6 +73,9 @@ func (c *checker) staticRoute(path string, r StaticRoute) {
 func (c *checker) sameVRF(path, vrf string, hop NextHop) {
 	name := hop.Interface
 	if name == "" {
+		if _, here := c.connectedIn(vrf, hop.Address); here {
+			return
+		}
 		n, found := c.connected(hop.Address)
 		if !found {
 			return
@@ -93,8 +96,16 @@ func (c *checker) vrfOf(name string) string {
 	return ""
 }
 
-// nextHop refuses a next hop that the kernel would refuse, or that nobody answers at.
-func (c *checker) nextHop(path string, to netip.Prefix, hop NextHop) {
+// tableOf is the VRF in whose table the addresses of an interface are, "" for the main table.
+func (c *checker) tableOf(name string) string {
+	if c.cfg.Kind(name).Name == "vrf" {
+		return name
+	}
+	return c.vrfOf(name)
+}
+
+// nextHop refuses a next hop that the kernel would refuse, or that nobody answers at, in the table of a VRF.
+func (c *checker) nextHop(path string, to netip.Prefix, hop NextHop, vrf string) {
 	a := hop.Address
 	if hop.Interface != "" {
 		if c.cfg.Interfaces[hop.Interface] == nil {
@@ -116,7 +127,7 @@ func (c *checker) nextHop(path string, to netip.Prefix, hop NextHop) {
 		c.refuse(path, fmt.Sprintf("next hop %s and prefix %s are of different families", a, to), "both IPv4 or both IPv6", "")
 		return
 	}
-	if owner, own := c.owner(a); own && !(a.IsLinkLocalUnicast() && a.Is6() && owner != hop.Interface) {
+	if owner, own := c.owners[place{vrf, a}]; own && !(a.IsLinkLocalUnicast() && a.Is6() && owner != hop.Interface) {
 		c.refuse(path, fmt.Sprintf("next hop %s is this router itself (%s)", a, owner), "the address of a neighbouring router", "")
 		return
 	}
@@ -126,7 +137,10 @@ func (c *checker) nextHop(path string, to netip.Prefix, hop NextHop) {
 		}
 		return
 	}
-	n, found := c.connected(a)
+	n, found := c.connectedIn(vrf, a)
+	if !found {
+		n, found = c.connected(a) // refused for that, by sameVRF
+	}
 	switch {
 	case found && edge(netip.PrefixFrom(a, n.address.Bits())) != "":
 		c.refuse(path, fmt.Sprintf("next hop %s is %s of %s", a, edge(netip.PrefixFrom(a, n.address.Bits())), n.address.Masked()), "the address of a neighbouring router", "")

@@ -23,16 +23,13 @@ func (v *VRF) check(c *checker, path, name string) {
 		c.refuse(path+".table", fmt.Sprintf("table %d is that of %s", v.Table, other), "another number", "")
 	}
 	c.taken[table(v.Table)] = name
-	// The kernel shows the rules of the firewall a packet of a VRF as one that came in by the VRF, not by its port.
-	for _, other := range sortedKeys(c.cfg.Interfaces) {
-		if c.cfg.Interfaces[other].Zone != "" && len(v.Interfaces) > 0 {
-			c.refuse(path, fmt.Sprintf("the firewall does not know VRFs: with the zone of %s, it would drop all packets of %s", other, name), "either VRFs or zones", "")
-			break
-		}
-	}
 	for n, member := range v.Interfaces {
 		if c.cfg.Kind(member).Name == "vrf" {
 			c.refuse(indexPath(path+".interfaces", n), member+" is a VRF itself", "an interface that is none", "")
+		}
+		// The kernel looks up the source in the VRF only where it also asks for the interface.
+		if i := c.cfg.Interfaces[member]; i != nil && i.AntiSpoof == "loose" {
+			c.refuse(joinPath("interfaces", member)+".anti-spoof", fmt.Sprintf("the loose check of %s, which is in a VRF, would look at the main table", member), "strict or off", "")
 		}
 	}
 }

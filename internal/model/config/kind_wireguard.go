@@ -104,11 +104,11 @@ func (c *checker) wireGuardAllowed(path, name, peer string, p *WireGuardPeer, ta
 			continue
 		}
 		taken[a.Prefix] = peer
-		if owner, own := c.owner(a.Addr()); own && a.IsSingleIP() {
+		if owner, own := c.owners[place{c.tableOf(name), a.Addr()}]; own && a.IsSingleIP() {
 			c.refuse(at, fmt.Sprintf("%s is this router itself (%s)", a.Addr(), owner), "an address of the peer", "")
 			continue
 		}
-		if n, found := c.byPrefix[a.Prefix]; found && n.iface != name {
+		if n, found := c.byPrefix[placed{c.tableOf(name), a.Prefix}]; found && n.iface != name {
 			c.refuse(at, fmt.Sprintf("%s is the network of %s", a, n.iface), "networks behind the peer", "")
 		}
 	}

@@ -24,7 +24,7 @@ func Warnings(cfg *Config) []Problem {
 	c.oddReach()
 	for i, r := range cfg.Routing.Static {
 		for k, hop := range r.Via {
-			c.oddNextHop(indexPath(indexPath("routing.static", i)+".via", k), hop)
+			c.oddNextHop(indexPath(indexPath("routing.static", i)+".via", k), r.VRF, hop)
 		}
 	}
 	if cfg.Routing.BGP != nil {
@@ -38,10 +38,10 @@ func Warnings(cfg *Config) []Problem {
 }
 
 // oddNextHop warns of a next hop that can't be used as things stand.
-func (c *checker) oddNextHop(path string, hop NextHop) {
+func (c *checker) oddNextHop(path, vrf string, hop NextHop) {
 	name := hop.Interface
 	if name == "" {
-		n, _ := c.connected(hop.Address)
+		n, _ := c.connectedIn(vrf, hop.Address)
 		name = n.iface
 	}
 	if i := c.cfg.Interfaces[name]; i != nil && i.Disabled {

@@ -58,7 +58,7 @@ func (c *checker) wans() (list []wan) {
 		for _, hop := range r.Via {
 			w := wan{name: hop.Interface, path: indexPath("routing.static", i), four: r.Prefix.Addr().Is4()}
 			if w.name == "" {
-				n, _ := c.connected(hop.Address)
+				n, _ := c.connectedIn(r.VRF, hop.Address)
 				w.name = n.iface
 			}
 			if port := c.cfg.Interfaces[w.name]; port != nil && !port.Disabled {

@@ -4,6 +4,7 @@ package policy
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -144,7 +145,22 @@ func (c *compiler) zones() bool {
 		c.p.Zones = append(c.p.Zones, Zone{Name: name, Interfaces: members[name]})
 	}
 	c.unzoned()
+	c.vrfs()
 	return true
+}
+
+// vrfs finds the VRFs. Their tables' numbers are those of conntrack's zones too.
+func (c *compiler) vrfs() {
+	for _, name := range words(c.cfg.Interfaces) {
+		v := c.cfg.Interfaces[name].VRF
+		if v == nil {
+			continue
+		}
+		if v.Table > math.MaxUint16 {
+			c.report.Refuse("interfaces."+name+".vrf.table", fmt.Sprintf("table %d is too high for a VRF beside zones", v.Table), "a number from 1 to 65535", "")
+		}
+		c.p.VRFs = append(c.p.VRFs, VRF{Name: name, Table: uint16(v.Table), Interfaces: v.Interfaces})
+	}
 }
 
 // unzoned warns of interfaces whose packets are all dropped.

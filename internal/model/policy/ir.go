@@ -52,7 +52,8 @@ type Policy struct {
 	NAT      []NAT  // in the order of the file
 	Limits   []SourceLimit
 	Helpers  []Helper
-	MSSClamp bool // TCP segment sizes are lowered to the route's MTU
+	VRFs     []VRF // by name; connections of one are no others' (conntrack zones)
+	MSSClamp bool  // TCP segment sizes are lowered to the route's MTU
 
 	pair map[[2]ZoneID]int
 }
@@ -61,6 +62,13 @@ type Policy struct {
 type Zone struct {
 	Name       string
 	Interfaces []string // by kernel name, in their order
+}
+
+// VRF is a routing table of their own for some interfaces. The kernel shows most rules a packet of theirs as one of the VRF.
+type VRF struct {
+	Name       string
+	Table      uint16 // also the number of its connections' zone in conntrack
+	Interfaces []string
 }
 
 // SetKind is what a set holds.
@@ -266,6 +274,16 @@ func (p *Policy) ZoneOf(iface string) (ZoneID, bool) {
 		}
 	}
 	return 0, false
+}
+
+// VRFOf returns the VRF that an interface is in, nil for none.
+func (p *Policy) VRFOf(iface string) *VRF {
+	for i := range p.VRFs {
+		if slices.Contains(p.VRFs[i].Interfaces, iface) {
+			return &p.VRFs[i]
+		}
+	}
+	return nil
 }
 
 // Stateful reports whether some pair keeps state.

@@ -103,6 +103,18 @@ func (c *compiler) refuseStateless(path string, from, to []ZoneID) {
 	}
 }
 
+// vrfIn is an interface of some zones that is in a VRF, or "".
+func (c *compiler) vrfIn(zones []ZoneID) string {
+	for _, z := range zones {
+		for _, name := range c.p.Zones[z].Interfaces {
+			if c.p.VRFOf(name) != nil {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
 func (c *compiler) forward(path string, n config.NAT, one *NAT) {
 	f := n.Forward
 	one.Kind, one.Target, one.Address, one.NewPort = PortForward, f.Target, f.Address, uint16(f.NewPort)
@@ -122,6 +134,8 @@ func (c *compiler) forward(path string, n config.NAT, one *NAT) {
 		c.report.Refuse(path+".target-port", "a range of ports keeps its ports", "no target-port", "")
 	case f.Target.IsUnspecified() || f.Target.IsMulticast() || f.Target.IsLoopback():
 		c.report.Refuse(path+".target", fmt.Sprintf("%s is not the address of a host", f.Target), "the address of a host inside", "")
+	case !f.Address.IsValid() && c.vrfIn(one.From) != "": // the kernel's look for the router's own addresses knows the main table only
+		c.report.Refuse(path, fmt.Sprintf("%s is in a VRF, so the address that hosts connect to must be given", c.vrfIn(one.From)), "address: ADDRESS of the interface", "")
 	case f.Address.IsValid() && f.Address.Is4() != f.Target.Is4():
 		c.report.Refuse(path+".address", fmt.Sprintf("%s and target %s are of different families", f.Address, f.Target), "both IPv4 or both IPv6", "")
 	}
@@ -188,7 +202,7 @@ func (c *compiler) closedForwards() {
 		}
 		port := n.NewPort
 		port = cmp.Or(port, n.Ports.First)
-		to := c.ifaceTowards(n.Target)
+		to := c.ifaceTowards(n.Target, n.From)
 		if to == "" || c.opens(n, to, port) {
 			continue
 		}
@@ -216,12 +230,18 @@ func (c *compiler) opens(n NAT, iface string, port uint16) bool {
 	return false
 }
 
-// ifaceTowards is the interface with a zone whose network an address is in, or "".
-func (c *compiler) ifaceTowards(a netip.Addr) string {
+// ifaceTowards is the interface with a zone whose network an address is in, or "", in a table of the zones that connections are from.
+func (c *compiler) ifaceTowards(a netip.Addr, from []ZoneID) string {
+	tables := map[*VRF]bool{}
+	for _, z := range from {
+		for _, name := range c.p.Zones[z].Interfaces {
+			tables[c.p.VRFOf(name)] = true
+		}
+	}
 	best, bits := "", -1
 	for _, name := range words(c.cfg.Interfaces) {
 		i := c.cfg.Interfaces[name]
-		if i.Zone == "" {
+		if i.Zone == "" || !tables[c.p.VRFOf(name)] {
 			continue
 		}
 		for _, own := range i.Addresses {

@@ -191,7 +191,11 @@ func TestWrongPolicies(t *testing.T) {
 		"limit twice":       {head + "limits: [{from: lan, open-connections: 5}, {from: any, open-connections: 6}]", "has limits already"},
 		"no SYN rate":       {head + "limits: [{from: lan, syn-to-host: 5}]", "\"5\" is not a rate"},
 		"not a rate":        {head + "limits: [{from: lan, new-connections: 5/sec}]", "did you mean 5/s?"},
-		"other family":      {head + "nat: [{from: wan, forward: {protocol: tcp, address: 198.51.100.1, port: 80, target: '2001:db8::1'}}]", "different families"},
+		"zone of a VRF":     {"version: 1\ninterfaces: {red: {vrf: {table: 5, interfaces: [a]}, zone: lan}, a: {zone: lan}}\n", "belongs to no zone"},
+		"table of a VRF":    {"version: 1\ninterfaces: {red: {vrf: {table: 70000, interfaces: [a]}}, a: {zone: lan}}\n", "table 70000 is too high"},
+		"forward of a VRF": {"version: 1\ninterfaces: {red: {vrf: {table: 5, interfaces: [a]}}, a: {zone: wan, addresses: [10.0.0.1/24]}}\n" +
+			"nat: [{from: wan, forward: {protocol: tcp, port: 80, target: 10.0.0.2}}]", "a is in a VRF, so the address"},
+		"other family": {head + "nat: [{from: wan, forward: {protocol: tcp, address: 198.51.100.1, port: 80, target: '2001:db8::1'}}]", "different families"},
 	} {
 		if _, err := compileText(t, c.text); err == nil || !strings.Contains(err.Error(), c.words) {
 			t.Errorf("%s: want %q, got %v", name, c.words, err)

@@ -43,6 +43,9 @@ func alone(p *policy.Policy) (rules []nft.Rule, chains []nft.Chain) {
 	if p == nil {
 		return rules, nil
 	}
+	for _, v := range p.VRFs { // by these the router reaches itself in them
+		rules = append(rules, nft.Rule{Interface: v.Name, Slave: true})
+	}
 	for i := range p.Services {
 		r := &p.Services[i]
 		if !slices.Equal(r.To, []policy.ZoneID{policy.Self}) {
@@ -54,7 +57,7 @@ func alone(p *policy.Policy) (rules []nft.Rule, chains []nft.Chain) {
 		}
 		for _, name := range interfaces {
 			for _, line := range plainly(p, r) {
-				line.Interface = name
+				line.Interface, line.Slave = name, p.VRFOf(name) != nil
 				rules = append(rules, line)
 			}
 		}
@@ -72,13 +75,14 @@ func alone(p *policy.Policy) (rules []nft.Rule, chains []nft.Chain) {
 			chains = append(chains, chain)
 		}
 		for _, i := range zone.Interfaces {
+			slave := p.VRFOf(i) != nil
 			switch {
 			case pair.Stateless && len(chain.Rules) == 0:
-				rules = append(rules, nft.Rule{Interface: i, Drop: true})
+				rules = append(rules, nft.Rule{Interface: i, Slave: slave, Drop: true})
 			case pair.Stateless:
-				rules = append(rules, nft.Rule{Interface: i, Goto: name})
+				rules = append(rules, nft.Rule{Interface: i, Slave: slave, Goto: name})
 			case len(chain.Rules) > 0:
-				after = append(after, nft.Rule{Interface: i, Goto: name})
+				after = append(after, nft.Rule{Interface: i, Slave: slave, Goto: name})
 			}
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"minne/internal/model/config"
 	"minne/internal/model/policy"
 	"minne/internal/subsystem/nft"
@@ -23,18 +25,24 @@ func TestMain(m *testing.M) {
 	testns.Main(m)
 }
 
-var update = flag.Bool("update", false, "write testdata/school.nft anew")
+var update = flag.Bool("update", false, "write testdata/*.nft anew")
 
-func school(t *testing.T) Desired {
+func school(t *testing.T) Desired { return rendered(t, "testdata/school.yaml") }
+
+func rendered(t *testing.T, file string) Desired {
 	t.Helper()
-	cfg, _, err := config.Load("testdata/school.yaml")
+	cfg, _, err := config.Load(file)
 	if err == nil {
 		err = config.Check(cfg, config.Secrets{})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := Render(cfg, nil, "testdata")
+	var openings []policy.Opening
+	if ssh := cfg.Services.SSH; ssh != nil {
+		openings = append(openings, policy.Opening{Text: "SSH", Protocols: []uint8{unix.IPPROTO_TCP}, Port: 22, Interfaces: ssh.Interfaces})
+	}
+	d, err := Render(cfg, openings, "testdata")
 	if err = errors.Join(err, d.Broken); err != nil {
 		t.Fatal(err)
 	}
@@ -76,15 +84,17 @@ func must(t *testing.T, err error) {
 
 // The table as people read it, and as nft takes it.
 func TestText(t *testing.T) {
-	const file = "testdata/school.nft"
-	got, _ := named(Text(school(t).Policy))
-	if *update {
-		must(t, os.WriteFile(file, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(file)
-	must(t, err)
-	if string(want) != got {
-		t.Errorf("%s is out of date; after a look: go test ./internal/subsystem/firewall -run TestText -update\n%s", file, config.Diff(want, []byte(got), "committed", "made"))
+	for _, name := range []string{"school", "vrf"} {
+		file := "testdata/" + name + ".nft"
+		got, _ := named(Text(rendered(t, "testdata/"+name+".yaml").Policy))
+		if *update {
+			must(t, os.WriteFile(file, []byte(got), 0o644))
+		}
+		want, err := os.ReadFile(file)
+		must(t, err)
+		if string(want) != got {
+			t.Errorf("%s is out of date; after a look: go test ./internal/subsystem/firewall -run TestText -update\n%s", file, config.Diff(want, []byte(got), "committed", "made"))
+		}
 	}
 	if Text(nil) != "" {
 		t.Error("no policy makes a table")
@@ -121,6 +131,23 @@ func TestApply(t *testing.T) {
 	if strings.TrimSpace(tables) != "table inet other" {
 		t.Errorf("tables left: %s", tables)
 	}
+}
+
+// The table for VRFs, and the guard, as the kernel takes them and gives them back.
+func TestApplyVRF(t *testing.T) {
+	f, d := fresh(t), rendered(t, "testdata/vrf.yaml")
+	must(t, f.Apply(t.Context(), d))
+	if changes, err := f.Plan(t.Context(), d); err != nil || len(changes) > 0 {
+		t.Errorf("plan of what is loaded: %v %v", changes, err)
+	}
+	guard, err := nft.Run(t.Context(), "", "list", "table", "inet", guardTable)
+	must(t, err)
+	for _, line := range []string{`meta sdifname "mgmt" counter`, `meta sdifname "red" counter`, `meta sdifname "oob" `} {
+		if !strings.Contains(guard, line) {
+			t.Errorf("the guard lacks %q:\n%s", line, guard)
+		}
+	}
+	must(t, f.Apply(t.Context(), Desired{}))
 }
 
 // A policy that can't be made any more shuts the way after a boot, and leaves a

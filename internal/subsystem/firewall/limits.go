@@ -36,17 +36,20 @@ func forgetAfter(l *policy.Limit) int {
 type limited struct {
 	*text
 	l    *policy.SourceLimit
-	v    string // v4 or v6
-	kind string // of addresses
-	from string // the match of the zones' interfaces
+	v    string   // v4 or v6
+	kind string   // of addresses
+	from []string // the matches of the zones' interfaces
 }
 
-// rate returns a rule that drops what is above the rate of a key, matched by match.
-func (t limited) rate(name, match, key string, limit *policy.Limit, words string) string {
+// rate returns the rules that drop what is above the rate of a key, matched by match.
+func (t limited) rate(name, match, key string, limit *policy.Limit, words string) (lines []string) {
 	set := fmt.Sprintf("limit_%d_%s_%s", t.l.ID, name, t.v)
 	t.set(set, t.kind, fmt.Sprintf("size %d; flags dynamic, timeout; timeout %ds;", limitedSources, forgetAfter(limit)), nil)
-	return strings.Join(strings.Fields(fmt.Sprintf("%s %s update @%s { %s limit rate over %d/%s burst %d packets } counter drop comment %s",
-		t.from, match, set, key, limit.Rate, span(limit.Per), limit.Burst, t.comment(words))), " ")
+	for _, from := range t.from {
+		lines = append(lines, strings.Join(strings.Fields(fmt.Sprintf("%s %s update @%s { %s limit rate over %d/%s burst %d packets } counter drop comment %s",
+			from, match, set, key, limit.Rate, span(limit.Per), limit.Burst, t.comment(words))), " "))
+	}
+	return lines
 }
 
 func (t limited) comment(words string) string {
@@ -67,20 +70,22 @@ func (t *text) limits() (early, late []string) {
 			// Neighbour discovery and multicast listeners (RFC 4861, RFC 3810) are no flood of their own.
 			{"v6", "ipv6_addr", "ip6", "ip6 saddr & ffff:ffff:ffff:ffff::", "icmpv6 type != { 130-137, 143 }"},
 		} {
-			one := limited{t, l, f.v, f.kind, t.interfaces("iifname", l.From)}
+			one := limited{t, l, f.v, f.kind, t.from(filtering, l.From)}
 			if l.ICMP != nil {
-				all = append(all, one.rate("icmp", f.icmp, f.source, l.ICMP, "ICMP of each host"))
+				all = append(all, one.rate("icmp", f.icmp, f.source, l.ICMP, "ICMP of each host")...)
 			}
 			if l.SYN != nil {
-				beginnings = append(beginnings, one.rate("syn", "meta nfproto ip"+f.v+" tcp flags & (fin | syn | rst | ack) == syn", f.ip+" daddr", l.SYN, "TCP connections to each host"))
+				beginnings = append(beginnings, one.rate("syn", "meta nfproto ip"+f.v+" tcp flags & (fin | syn | rst | ack) == syn", f.ip+" daddr", l.SYN, "TCP connections to each host")...)
 			}
 			if l.New != nil {
-				beginnings = append(beginnings, one.rate("new", "", f.source, l.New, "new connections of each host"))
+				beginnings = append(beginnings, one.rate("new", "", f.source, l.New, "new connections of each host")...)
 			}
 			if l.Open > 0 {
 				set := fmt.Sprintf("limit_%d_open_%s", l.ID, f.v)
 				t.set(set, f.kind, fmt.Sprintf("size %d; flags dynamic;", limitedSources), nil)
-				beginnings = append(beginnings, fmt.Sprintf("%s add @%s { %s ct count over %d } counter drop comment %s", one.from, set, f.source, l.Open, one.comment("open connections of each host")))
+				for _, from := range one.from {
+					beginnings = append(beginnings, fmt.Sprintf("%s add @%s { %s ct count over %d } counter drop comment %s", from, set, f.source, l.Open, one.comment("open connections of each host")))
+				}
 			}
 		}
 	}

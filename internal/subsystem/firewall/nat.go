@@ -50,15 +50,6 @@ func (t *text) empty(zones []policy.ZoneID) bool {
 	return !slices.ContainsFunc(zones, func(z policy.ZoneID) bool { return len(t.p.Zones[z].Interfaces) > 0 })
 }
 
-// interfaces are those of some zones, as a match.
-func (t *text) interfaces(field string, zones []policy.ZoneID) string {
-	var names []string
-	for _, z := range zones {
-		names = append(names, t.p.Zones[z].Interfaces...)
-	}
-	return field + " " + oneOf(quoted(names))
-}
-
 func natComment(n *policy.NAT) string { return strconv.Quote(fmt.Sprintf("nat#%d %s", n.ID, n.Name)) }
 
 func (t *text) forwarding(n *policy.NAT) string {
@@ -75,7 +66,7 @@ func (t *text) forwarding(n *policy.NAT) string {
 		}
 		to += ":" + strconv.Itoa(int(n.NewPort))
 	}
-	match := t.interfaces("iifname", n.From)
+	match := t.from(beforeRouting, n.From)[0]
 	if source := sources(n.Source, n.Target.Is4()); source != "" {
 		match += " " + source
 	}
@@ -95,8 +86,10 @@ func (t *text) hairpin(n *policy.NAT) (lines []string) {
 		if t.empty(zone) {
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("%s %s ct status dnat %s daddr %s %s dport %s masquerade comment %s", t.interfaces("iifname", zone),
-			t.interfaces("oifname", zone), family(n.Target), n.Target, protocolText(n.Protocol), port, natComment(n)))
+		for _, from := range t.from(afterRouting, zone) {
+			lines = append(lines, fmt.Sprintf("%s %s ct status dnat %s daddr %s %s dport %s masquerade comment %s", from,
+				t.to(zone), family(n.Target), n.Target, protocolText(n.Protocol), port, natComment(n)))
+		}
 	}
 	return lines
 }
@@ -116,7 +109,9 @@ func (t *text) sourceNAT(n *policy.NAT) (lines []string) {
 				act = "snat " + family(p.Addr()) + " to " + addressRange(p) + " persistent"
 			}
 		}
-		lines = append(lines, fmt.Sprintf("%s %s %s counter %s comment %s", t.interfaces("iifname", n.From), t.interfaces("oifname", n.To), source, act, natComment(n)))
+		for _, from := range t.from(afterRouting, n.From) {
+			lines = append(lines, fmt.Sprintf("%s %s %s counter %s comment %s", from, t.to(n.To), source, act, natComment(n)))
+		}
 	}
 	return lines
 }
@@ -127,18 +122,22 @@ func (t *text) oneToOne(n *policy.NAT) (before string, after []string) {
 	ip, inside, outside := family(n.Inside.Addr()), policy.ElementText(n.Inside), policy.ElementText(n.Outside)
 	inward := fmt.Sprintf("%s daddr %s counter dnat %s prefix to %s comment %s", ip, outside, ip, n.Inside, natComment(n))
 	outward := fmt.Sprintf("%s saddr %s counter snat %s prefix to %s comment %s", ip, inside, ip, n.Outside, natComment(n))
-	after = append(after, fmt.Sprintf("%s %s %s", t.interfaces("iifname", n.From), t.interfaces("oifname", n.To), outward))
+	for _, from := range t.from(afterRouting, n.From) {
+		after = append(after, fmt.Sprintf("%s %s %s", from, t.to(n.To), outward))
+	}
 	if !n.Hairpin {
-		return t.interfaces("iifname", n.To) + " " + inward, after
+		return t.from(beforeRouting, n.To)[0] + " " + inward, after
 	}
 	for _, z := range n.From {
 		zone := []policy.ZoneID{z}
 		if t.empty(zone) {
 			continue
 		}
-		beside := fmt.Sprintf("%s %s ct status dnat %s daddr %s", t.interfaces("iifname", zone), t.interfaces("oifname", zone), ip, inside)
-		after = append(after, beside+" "+strings.Replace(outward, " counter ", " ", 1), // counted on its way in
-			fmt.Sprintf("%s masquerade comment %s", beside, natComment(n)))
+		for _, from := range t.from(afterRouting, zone) {
+			beside := fmt.Sprintf("%s %s ct status dnat %s daddr %s", from, t.to(zone), ip, inside)
+			after = append(after, beside+" "+strings.Replace(outward, " counter ", " ", 1), // counted on its way in
+				fmt.Sprintf("%s masquerade comment %s", beside, natComment(n)))
+		}
 	}
 	return inward, after
 }

@@ -34,9 +34,8 @@ func comment(r *policy.Rule) string {
 	return fmt.Sprintf("#%d %s", r.ID, plain)
 }
 
-// rule returns a rule's lines in its chain. side names the interface that a
-// service is bound to.
-func (t *text) rule(r *policy.Rule, side string) []string {
+// rule returns a rule's lines in its chain. Of a service that is bound to interfaces, packets come in by them, or go out.
+func (t *text) rule(r *policy.Rule, in bool) []string {
 	act, simple := t.act(r)
 	if !simple {
 		name := fmt.Sprintf("rule_%d", r.ID)
@@ -51,12 +50,29 @@ func (t *text) rule(r *policy.Rule, side string) []string {
 	}
 	var lines []string
 	for _, m := range t.timed(r) {
-		if r.Interfaces != nil {
-			m = side + " " + oneOf(quoted(r.Interfaces)) + " " + m
+		for _, bound := range t.bound(r.Interfaces, in) {
+			lines = append(lines, strings.TrimSpace(bound+m+" "+act[0]))
 		}
-		lines = append(lines, strings.TrimSpace(m+" "+act[0]))
 	}
 	return lines
+}
+
+// bound matches the interfaces of a service, each match with a space behind it.
+func (t *text) bound(interfaces []string, in bool) (list []string) {
+	switch {
+	case interfaces == nil:
+		return []string{""}
+	case !in:
+		return []string{"oifname " + oneOf(quoted(interfaces)) + " "}
+	}
+	main, slaves := t.split(interfaces)
+	if len(main) > 0 {
+		list = append(list, "iifname "+oneOf(quoted(main))+" ")
+	}
+	if len(slaves) > 0 {
+		list = append(list, "meta sdifname "+oneOf(quoted(slaves))+" ")
+	}
+	return list
 }
 
 // act returns what a rule does, and whether that is a single statement.

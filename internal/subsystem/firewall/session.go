@@ -23,14 +23,8 @@ func (d Desired) Cuts(cfg *config.Config, client, server netip.AddrPort) string 
 	if d.Policy == nil || client.Addr().IsLinkLocalUnicast() { // which is on every link
 		return ""
 	}
-	r := &routes{links: map[int]string{}, known: map[netip.Addr]exit{}}
-	link, ok1 := r.towards(client.Addr())
-	own, ok2 := r.towards(server.Addr())
-	if !ok1 || !ok2 || own != "" || link == "" {
-		return "" // not to this router, or from itself
-	}
-	in, ok := configured(cfg, link)
-	if !ok {
+	in := d.cameBy(cfg, client.Addr(), server.Addr())
+	if in == "" {
 		return ""
 	}
 	there := policy.Packet{In: in, Source: client.Addr(), Destination: server.Addr(), Protocol: unix.IPPROTO_TCP,
@@ -51,6 +45,27 @@ func (d Desired) Cuts(cfg *config.Config, client, server netip.AddrPort) string 
 	}
 	return fmt.Sprintf("no rule from zone %s to %s permits TCP from %s to port %d", d.Policy.Zones[verdict.Pair.From].Name,
 		d.Policy.Zones[verdict.Pair.To].Name, client.Addr(), server.Port())
+}
+
+// cameBy is the interface of a configuration by which a connection from an address comes, "" when it is not to this router,
+// or from itself, or nobody can tell.
+func (d Desired) cameBy(cfg *config.Config, client, server netip.Addr) string {
+	r := newRoutes()
+	tables := []string{""}
+	for _, v := range d.Policy.VRFs {
+		tables = append(tables, v.Name)
+	}
+	for _, vrf := range tables {
+		link, ok1 := r.towards(vrf, client)
+		own, ok2 := r.towards(vrf, server)
+		if !ok1 || !ok2 || own != "" || link == "" {
+			continue
+		}
+		if in, ok := configured(cfg, link); ok {
+			return in
+		}
+	}
+	return ""
 }
 
 // configured is the name that a link has in a configuration. false: it may be that

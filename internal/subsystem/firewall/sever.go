@@ -42,10 +42,10 @@ func sever(p *policy.Policy, changed []netip.Prefix) (int, error) {
 			about.Insert(c)
 		}
 	}
-	r := routes{links: map[int]string{}, known: map[netip.Addr]exit{}}
+	r := newRoutes()
 	total, failed := 0, []error(nil)
 	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
-		n, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, forbidden{p, &r, about})
+		n, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, forbidden{p, r, about})
 		total += int(n)
 		if err != nil && !errors.Is(err, unix.ENOENT) { // nothing to delete any more
 			failed = append(failed, err)
@@ -71,8 +71,12 @@ func (f forbidden) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 	if f.about != nil && !f.about.Contains(from) && !f.about.Contains(to) {
 		return false
 	}
-	in, ok1 := f.r.towards(from)
-	out, ok2 := f.r.towards(to)
+	vrf, known := f.vrf(flow.Zone)
+	if !known {
+		return false
+	}
+	in, ok1 := f.r.towards(vrf, from)
+	out, ok2 := f.r.towards(vrf, to)
 	if !ok1 || !ok2 || in == "" && out == "" {
 		return false
 	}
@@ -85,6 +89,16 @@ func (f forbidden) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 		packet.ICMPType, packet.SourcePort, packet.DestPort = 128, 0, 0
 	}
 	return policy.Evaluate(f.p, packet, policy.New).Action != policy.Permit
+}
+
+// vrf is the VRF of a zone of conntrack, "" for none; connections in zones of others are not Minne's.
+func (f forbidden) vrf(zone uint16) (name string, known bool) {
+	for _, v := range f.p.VRFs {
+		if v.Table == zone {
+			return v.Name, true
+		}
+	}
+	return "", zone == 0
 }
 
 func addr(ip net.IP) netip.Addr {
@@ -101,24 +115,33 @@ type exit struct {
 // routes remembers the ways: connections share few addresses.
 type routes struct {
 	links map[int]string
-	known map[netip.Addr]exit
+	known map[place]exit
 }
 
-func (r *routes) towards(a netip.Addr) (iface string, ok bool) {
-	if w, ok := r.known[a]; ok {
+// place is an address in a VRF, "" for the main table.
+type place struct {
+	vrf     string
+	address netip.Addr
+}
+
+func newRoutes() *routes { return &routes{links: map[int]string{}, known: map[place]exit{}} }
+
+func (r *routes) towards(vrf string, a netip.Addr) (iface string, ok bool) {
+	at := place{vrf, a}
+	if w, ok := r.known[at]; ok {
 		return w.iface, w.ok
 	}
 	w := exit{}
-	w.iface, w.ok = r.ask(a)
-	r.known[a] = w
+	w.iface, w.ok = r.ask(at)
+	r.known[at] = w
 	return w.iface, w.ok
 }
 
-func (r *routes) ask(a netip.Addr) (string, bool) {
-	if !a.IsValid() {
+func (r *routes) ask(at place) (string, bool) {
+	if !at.address.IsValid() {
 		return "", false
 	}
-	found, err := netlink.RouteGet(a.AsSlice())
+	found, err := netlink.RouteGetWithOptions(at.address.AsSlice(), &netlink.RouteGetOptions{VrfName: at.vrf})
 	if err != nil || len(found) == 0 {
 		return "", false
 	}

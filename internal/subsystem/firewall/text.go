@@ -59,6 +59,7 @@ func Text(p *policy.Policy) string {
 	t.forward(early, late)
 	t.input(early, late)
 	t.output()
+	t.vrfs()
 	t.nat()
 	t.helpers()
 	if p.MSSClamp {
@@ -141,9 +142,9 @@ func (t *text) services() {
 	for i := range t.p.Services {
 		r := &t.p.Services[i]
 		if slices.Equal(r.To, []policy.ZoneID{policy.Self}) {
-			in = append(in, t.rule(r, "iifname")...)
+			in = append(in, t.rule(r, true)...)
 		} else {
-			out = append(out, t.rule(r, "oifname")...)
+			out = append(out, t.rule(r, false)...)
 		}
 	}
 	t.chain("services", in...)
@@ -176,7 +177,7 @@ func (t *text) pair(pair *policy.Pair) {
 		lines = append(lines, "jump services_out")
 	}
 	for _, i := range pair.Rules {
-		lines = append(lines, t.rule(&t.p.Rules[i], "")...)
+		lines = append(lines, t.rule(&t.p.Rules[i], false)...)
 	}
 	name := t.p.PairName(pair)
 	t.chain(name, append(lines, fmt.Sprintf("counter %s comment %q", defaultOf(pair), "default "+name))...)
@@ -207,7 +208,7 @@ func (t *text) forward(early, late []string) {
 	lines := []string{"type filter hook forward priority filter; policy drop;", markLine}
 	for _, stateless := range []bool{true, false} {
 		prefix := map[bool]string{true: "stateless_from_", false: "from_"}[stateless]
-		var entries []string
+		var main, slaves []string
 		for from := range t.p.Zones[1:] {
 			zone := t.p.Zones[from+1]
 			var ways []string
@@ -219,15 +220,17 @@ func (t *text) forward(early, late []string) {
 			}
 			if len(ways) > 0 && len(zone.Interfaces) > 0 {
 				t.chain(prefix+zone.Name, "oifname vmap "+braces(ways))
-				entries = append(entries, verdicts(zone.Interfaces, "jump "+prefix+zone.Name)...)
+				outside, inside := t.split(zone.Interfaces)
+				main = append(main, verdicts(outside, "jump "+prefix+zone.Name)...)
+				if len(inside) > 0 {
+					slaves = append(slaves, verdicts(inside, "jump "+t.marked(policy.ZoneID(from+1), prefix+zone.Name))...)
+				}
 			}
 		}
 		if !stateless {
 			lines = slices.Concat(lines, early, []string{byState}, late)
 		}
-		if len(entries) > 0 {
-			lines = append(lines, "iifname vmap "+braces(entries))
-		}
+		lines = append(lines, dispatch(main, slaves)...)
 	}
 	t.chain("forward", append(lines, "goto default_deny_log")...)
 }
@@ -235,21 +238,20 @@ func (t *text) forward(early, late []string) {
 // input puts the services before the limits: neighbour discovery and routing
 // protocols must live through a flood of their zone.
 func (t *text) input(early, late []string) {
-	lines := []string{"type filter hook input priority filter; policy drop;", markLine, `iifname "lo" accept`}
+	lines := append([]string{"type filter hook input priority filter; policy drop;", markLine, `iifname "lo" accept`}, t.loops()...)
 	for _, stateless := range []bool{true, false} {
-		var entries []string
+		var main, slaves []string
 		for from := range t.p.Zones[1:] {
 			pair := t.p.Pair(policy.ZoneID(from+1), policy.Self)
 			if pair.Stateless == stateless {
-				entries = append(entries, verdicts(t.p.Zones[from+1].Interfaces, t.target(pair))...)
+				outside, inside := t.split(t.p.Zones[from+1].Interfaces)
+				main, slaves = append(main, verdicts(outside, t.target(pair))...), append(slaves, verdicts(inside, t.target(pair))...)
 			}
 		}
 		if !stateless {
 			lines = slices.Concat(lines, early, []string{byState, "jump services"}, late)
 		}
-		if len(entries) > 0 {
-			lines = append(lines, "iifname vmap "+braces(entries))
-		}
+		lines = append(lines, dispatch(main, slaves)...)
 	}
 	t.chain("input", append(lines, "goto default_deny_log")...)
 }

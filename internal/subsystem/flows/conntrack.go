@@ -32,6 +32,7 @@ type Connection struct {
 	Label    string    // that patterns gave it; "" for none
 	Repeated [2]uint64 // packets, among those above, that the fast path forwarded
 
+	table  uint16 // of the VRF, which is its zone in conntrack; 0 for the main table
 	began  int64  // ns since 1970; 0 when the kernel does not say (nf_conntrack_timestamp)
 	status uint32 // IPS_*
 	tcp    uint8  // enum tcp_conntrack
@@ -51,6 +52,11 @@ const (
 	protoICMP   = 4 // CTA_PROTO_ICMP_ID
 	protoICMPv6 = 7 // CTA_PROTO_ICMPV6_ID
 )
+
+// ends are the addresses of the opener and the responder, where they are.
+func (c *Connection) ends() (opener, responder place) {
+	return place{c.table, c.Key[0].Source}, place{c.table, c.Key[1].Source}
+}
 
 // generic is struct nfgenmsg for all address families.
 var generic = []byte{unix.AF_UNSPEC, nl.NFNETLINK_V0, 0, 0}
@@ -99,6 +105,10 @@ func (c *Connection) decode(body []byte) bool {
 			c.decodeCounters(value, 1)
 		case nl.CTA_STATUS:
 			c.status = number32(value)
+		case nl.CTA_ZONE:
+			if len(value) == 2 {
+				c.table = binary.BigEndian.Uint16(value)
+			}
 		case nl.CTA_TIMEOUT:
 			c.Left = time.Duration(number32(value)) * time.Second
 		case nl.CTA_TIMESTAMP:

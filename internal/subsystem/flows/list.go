@@ -67,6 +67,8 @@ type Host struct {
 	Connections int        `json:"connections"`
 	Opened      int        `json:"opened"` // among them, those that it opened
 	Totals
+
+	table uint16 // of the VRF that it is in
 }
 
 // Pair is all connections from one zone to another. A zone that is not known is "".
@@ -133,7 +135,7 @@ func (t *Table) List(ctx context.Context, q Question) (Answer, error) {
 		}
 	}
 	l := lister{q: q, zones: z, answer: Answer{By: q.By, Sort: q.Sort},
-		hosts: map[netip.Addr]*Host{}, pairs: pairs{}}
+		hosts: map[place]*Host{}, pairs: pairs{}}
 	now := time.Now()
 	_, err = t.each(ctx, q.flows(), func(c *Connection) {
 		l.answer.Connections++
@@ -196,7 +198,7 @@ type lister struct {
 	answer Answer
 	flows  []ranked // the top so far, and those that came since the last trim
 	least  float64  // weight that a flow needs to be among the top
-	hosts  map[netip.Addr]*Host
+	hosts  map[place]*Host
 	pairs  pairs
 }
 
@@ -211,7 +213,8 @@ type ranked struct {
 type pairs map[[2]string]*Pair
 
 func (all pairs) add(z *zones, c *Connection, one *Totals) {
-	key := [2]string{z.zone(c.Key[0].Source), z.zone(c.Key[1].Source)}
+	opener, responder := c.ends()
+	key := [2]string{z.zone(opener), z.zone(responder)}
 	p := all[key]
 	if p == nil {
 		p = &Pair{From: key[0], To: key[1]}
@@ -250,23 +253,24 @@ func (l *lister) add(c *Connection, rate *Rate) {
 		}
 	case ByHost:
 		opener, responder := l.q.hosts(c, l.zones)
+		first, second := c.ends()
 		if opener {
-			h := l.host(c.Key[0].Source, &one, 0)
+			h := l.host(first, &one, 0)
 			h.Opened++
 		}
 		if responder {
-			l.host(c.Key[1].Source, &one, 1)
+			l.host(second, &one, 1)
 		}
 	case ByZone:
 		l.pairs.add(l.zones, c, &one)
 	}
 }
 
-func (l *lister) host(a netip.Addr, one *Totals, end int) *Host {
-	h := l.hosts[a]
+func (l *lister) host(at place, one *Totals, end int) *Host {
+	h := l.hosts[at]
 	if h == nil {
-		h = &Host{Address: a}
-		l.hosts[a] = h
+		h = &Host{Address: at.address, table: at.table}
+		l.hosts[at] = h
 	}
 	h.Connections++
 	h.add(one, end)
@@ -334,7 +338,8 @@ func (l *lister) finish() Answer {
 		l.trim()
 		for i := range l.flows {
 			f := l.flows[i].of.row(l.flows[i].totals)
-			f.From, f.To = l.zones.zone(f.Source.Address), l.zones.zone(f.Destination.Address)
+			from, to := l.flows[i].of.ends()
+			f.From, f.To = l.zones.zone(from), l.zones.zone(to)
 			a.Flows = append(a.Flows, f)
 		}
 	case ByHost:
@@ -347,7 +352,7 @@ func (l *lister) finish() Answer {
 		})
 		a.Hosts = a.Hosts[:min(l.q.Top, len(a.Hosts))]
 		for i := range a.Hosts {
-			a.Hosts[i].Zone = l.zones.zone(a.Hosts[i].Address)
+			a.Hosts[i].Zone = l.zones.zone(place{a.Hosts[i].table, a.Hosts[i].Address})
 		}
 	case ByZone:
 		a.Rows = len(l.pairs)

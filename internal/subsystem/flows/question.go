@@ -172,6 +172,7 @@ func (f *Filter) match(c *Connection, z *zones) bool {
 		return !p.IsValid() || slices.ContainsFunc(addresses, p.Contains)
 	}
 	k := &c.Key
+	opener, responder := c.ends()
 	return (f.Protocols == nil || slices.Contains(f.Protocols, k[0].Protocol)) &&
 		(f.Path == "" || (f.Path == PathFast) == c.FastPath) &&
 		(f.Port == 0 || hasPorts(k[0].Protocol) && (f.Port == k[0].SourcePort || f.Port == k[0].DestinationPort ||
@@ -179,7 +180,7 @@ func (f *Filter) match(c *Connection, z *zones) bool {
 		in(f.Source, k[0].Source, k[1].Destination) && in(f.Destination, k[0].Destination, k[1].Source) &&
 		in(f.Host, k[0].Source, k[0].Destination, k[1].Source, k[1].Destination) &&
 		(f.State == "" || f.State == c.State()) && (f.Label == "" || f.Label == c.Label) &&
-		(f.Zone == "" || z.zone(k[0].Source) == f.Zone || z.zone(k[1].Source) == f.Zone)
+		(f.Zone == "" || z.zone(opener) == f.Zone || z.zone(responder) == f.Zone)
 }
 
 // flows is a filter for the fast path that lets pass all that match may choose.
@@ -200,8 +201,9 @@ func (f *Filter) hosts(c *Connection, z *zones) (opener, responder bool) {
 	opener = in(f.Host, k[0].Source, k[1].Destination) && !(f.Destination.IsValid() && !f.Source.IsValid())
 	responder = in(f.Host, k[1].Source, k[0].Destination) && !(f.Source.IsValid() && !f.Destination.IsValid())
 	if f.Zone != "" {
-		opener = opener && z.zone(k[0].Source) == f.Zone
-		responder = responder && z.zone(k[1].Source) == f.Zone
+		first, second := c.ends()
+		opener = opener && z.zone(first) == f.Zone
+		responder = responder && z.zone(second) == f.Zone
 	}
 	return opener, responder
 }

@@ -6,11 +6,13 @@ import (
 	"context"
 	"encoding/binary"
 	"maps"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"minne/internal/base/nlmsg"
@@ -28,8 +30,15 @@ type zones struct {
 	of     map[string]string // zone by interface
 	routes *nlmsg.Socket
 	links  map[uint32]string // zone by the index of a link
-	known  map[netip.Addr]string
+	known  map[place]string
+	vrfs   map[uint16]uint32 // index of a VRF's link by its table; nil before they were asked for
 	failed error
+}
+
+// place is an address in the table of a VRF, 0 for the main table.
+type place struct {
+	table   uint16
+	address netip.Addr
 }
 
 func newZones(ctx context.Context, of map[string]string) (*zones, error) {
@@ -37,13 +46,13 @@ func newZones(ctx context.Context, of map[string]string) (*zones, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &zones{ctx: ctx, of: of, routes: s, links: map[uint32]string{}, known: map[netip.Addr]string{}}, nil
+	return &zones{ctx: ctx, of: of, routes: s, links: map[uint32]string{}, known: map[place]string{}}, nil
 }
 
 func (z *zones) close() { z.routes.Close() }
 
 // zone is the zone towards an address: Self for the router's own, "" when it has none or no route leads there.
-func (z *zones) zone(a netip.Addr) string {
+func (z *zones) zone(a place) string {
 	if len(z.of) == 0 || z.failed != nil {
 		return ""
 	}
@@ -56,14 +65,21 @@ func (z *zones) zone(a netip.Addr) string {
 }
 
 // ask makes the route lookup of `ip route get`.
-func (z *zones) ask(a netip.Addr) string {
-	var buffer [unix.SizeofRtMsg + unix.SizeofRtAttr + 16]byte
+func (z *zones) ask(at place) string {
+	var buffer [unix.SizeofRtMsg + 2*unix.SizeofRtAttr + 16 + 4]byte
 	body := buffer[:unix.SizeofRtMsg]
 	body[0], body[1] = unix.AF_INET, 32
-	if a.Is6() {
+	if at.address.Is6() {
 		body[0], body[1] = unix.AF_INET6, 128
 	}
-	body = nlmsg.AppendAttr(body, unix.RTA_DST, a.AsSlice())
+	body = nlmsg.AppendAttr(body, unix.RTA_DST, at.address.AsSlice())
+	if at.table != 0 {
+		index, ok := z.vrf(at.table)
+		if !ok {
+			return ""
+		}
+		body = nlmsg.AppendAttr(body, unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, index))
+	}
 	var name string
 	_, err := z.routes.Ask(z.ctx, unix.RTM_GETROUTE, 0, body, func(m nlmsg.Message) error {
 		answer := m.Body
@@ -86,6 +102,24 @@ func (z *zones) ask(a netip.Addr) string {
 		z.failed = err
 	}
 	return name
+}
+
+// vrf is the link of a table's VRF.
+func (z *zones) vrf(table uint16) (index uint32, ok bool) {
+	if z.vrfs == nil {
+		z.vrfs = map[uint16]uint32{}
+		links, err := netlink.LinkList()
+		if err != nil {
+			z.failed = err
+		}
+		for _, l := range links {
+			if v, is := l.(*netlink.Vrf); is && v.Table <= math.MaxUint16 {
+				z.vrfs[uint16(v.Table)] = uint32(v.Index)
+			}
+		}
+	}
+	index, ok = z.vrfs[table]
+	return index, ok
 }
 
 func (z *zones) link(index uint32) string {

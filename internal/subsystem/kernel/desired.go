@@ -207,7 +207,7 @@ func renderRoutes(cfg *config.Config, interfaces []DesiredInterface) ([]DesiredR
 			r.Blackhole = true
 		}
 		for _, via := range s.Via {
-			hop, err := renderHop(s.Prefix.Prefix, via, interfaces)
+			hop, err := renderHop(s.Prefix.Prefix, via, tableOf(s.VRF), interfaces)
 			if err != nil {
 				return nil, fmt.Errorf("routing.static[%d]: %w", i, err)
 			}
@@ -256,8 +256,9 @@ func renderRoutes(cfg *config.Config, interfaces []DesiredInterface) ([]DesiredR
 	return list, nil
 }
 
-// renderHop finds the interface of a gateway among the configured networks: the longest prefix that contains it.
-func renderHop(dst netip.Prefix, via config.NextHop, interfaces []DesiredInterface) (DesiredHop, error) {
+// renderHop finds the interface of a gateway among the configured networks of a table, 0 for the main one: the longest prefix
+// that contains it.
+func renderHop(dst netip.Prefix, via config.NextHop, table uint32, interfaces []DesiredInterface) (DesiredHop, error) {
 	hop := DesiredHop{Gateway: via.Address, Interface: via.Interface}
 	if !hop.Gateway.IsValid() {
 		return hop, nil
@@ -272,7 +273,7 @@ func renderHop(dst netip.Prefix, via config.NextHop, interfaces []DesiredInterfa
 	best := -1
 	for _, i := range interfaces {
 		for _, a := range i.Addresses {
-			if a.Bits() > best && a.Contains(hop.Gateway) {
+			if i.Table == table && a.Bits() > best && a.Contains(hop.Gateway) {
 				best, hop.Interface = a.Bits(), i.Name
 			}
 		}

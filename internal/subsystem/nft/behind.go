@@ -15,6 +15,7 @@ import (
 // Rule is one of them. A packet must match all that is not zero.
 type Rule struct {
 	Interface           string // by which it has come in
+	Slave               bool   // Interface is in a VRF, so that the packet is one of the VRF
 	Family              byte   // NFPROTO_IPV4 or NFPROTO_IPV6
 	Protocol            *uint8
 	Source, Destination netip.Prefix
@@ -57,7 +58,11 @@ func (b *Rule) expressions() rule {
 	if b.Interface != "" {
 		name := make([]byte, interfaceName)
 		copy(name, b.Interface)
-		r = r.meta(unix.NFT_META_IIFNAME).compare(unix.NFT_CMP_EQ, name)
+		key := uint32(unix.NFT_META_IIFNAME)
+		if b.Slave {
+			key = metaSlaveName
+		}
+		r = r.meta(key).compare(unix.NFT_CMP_EQ, name)
 	}
 	family := b.Family
 	for _, p := range []netip.Prefix{b.Source, b.Destination} {

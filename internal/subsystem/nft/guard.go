@@ -33,6 +33,7 @@ const (
 	ownerFlags    = 0x2 | 0x4 // NFT_TABLE_F_OWNER, NFT_TABLE_F_PERSIST
 	destroyTable  = 0x1a      // NFT_MSG_DESTROYTABLE, since Linux 6.3
 	metaSourceReg = 3         // NFTA_META_SREG
+	metaSlaveName = 34        // NFT_META_SDIFNAME
 )
 
 // HelpMark is the bit of the mark by which the filter of an image's boot has the guard let logins of

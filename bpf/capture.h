@@ -164,6 +164,8 @@ static __always_inline __u32 copied(struct xdp_md *ctx, struct captured *r, __u3
 {
 	__u32 length = ctx->data_end - ctx->data;
 
+	if (jumbo_build)
+		length += bytes_beyond(ctx);
 	r->length = length;
 	if (length > limit)
 		length = limit;

@@ -36,6 +36,8 @@ static __always_inline void sample(struct packet *p, struct control *c, enum rea
 
 	if (c->samples <= 0)
 		return;
+	if (jumbo_build)
+		length += bytes_beyond(p->ctx);
 	__sync_fetch_and_add(&c->samples, -1);
 	s = bpf_ringbuf_reserve(&samples, sizeof(*s), 0);
 	if (!s)

@@ -172,7 +172,8 @@ struct adjacency {
 	__u64 refreshed;     // word 5: ns, monotonic: when a packet last went up because of ADJ_STALE
 	__be16 session;      // word 6: of PPPoE (pppoe.h)
 	__u16 in_session;    // 1 when packets leave in that session
-	__u32 unused;
+	__u16 scatters;      // 1 when the port sends frames in several buffers (jumbo.h)
+	__u16 unused;
 	__u64 reserved;
 };
 

@@ -12,6 +12,7 @@
 
 #include "bond.h"
 #include "bridge.h"
+#include "jumbo.h"
 #include "maps.h"
 #include "pppoe.h"
 #include "stages.h"

@@ -153,6 +153,8 @@ static __always_inline enum reason fits(struct packet *p, struct decision *d, __
 {
 	__u32 route_mtu = HOP_MTU(d->hop);
 
+	if (jumbo_build && !d->adj->scatters && bytes_beyond(p->ctx))
+		return REASON_EGRESS;
 	if (p->length > mtu || (route_mtu && p->length > route_mtu))
 		return REASON_TOO_BIG;
 	if (redirects && d->adj->interface == p->interface)

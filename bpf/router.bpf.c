@@ -113,6 +113,8 @@ static __always_inline int forward(struct packet *p, struct decision *d, struct 
 	}
 	touch(d, p->length);
 	policy_count(p->policy, d->verdict, p->length);
+	if (jumbo_build && in_bytes < p->length)
+		in_bytes = sizeof(struct ethernet) + p->tags * sizeof(struct tag) + p->length;
 	if (pppoe_build && p->in->flags & IF_SESSION) // the kernel counts a session's packets without their frames
 		in_bytes = p->room;
 	if (pppoe_build && d->session)

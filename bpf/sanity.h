@@ -21,7 +21,9 @@ static __always_inline __u32 wire_length(__be16 field)
 // Is the packet longer than the frame, or than what a session says is its own?
 static __always_inline int too_long(struct packet *p)
 {
-	return p->ip + p->length > p->end || (pppoe_build && p->in->flags & IF_SESSION && p->length > p->room);
+	if (p->ip + p->length > p->end && (!jumbo_build || p->length > (__u32)(p->end - p->ip) + bytes_beyond(p->ctx)))
+		return 1;
+	return pppoe_build && p->in->flags & IF_SESSION && p->length > p->room;
 }
 
 // IPv4 header (RFC 1812 5.2.2). Options go to the kernel, which checks them.
@@ -32,7 +34,7 @@ static __always_inline enum reason sane_ipv4(struct packet *p)
 	__u32 sum = 0;
 
 	if ((void *)(ip + 1) > p->end)
-		return REASON_TRUNCATED;
+		return jumbo_build && bytes_beyond(p->ctx) ? REASON_TRANSPORT : REASON_TRUNCATED;
 	if (ip->version != 4 || ip->ihl < 5)
 		return REASON_BAD_VERSION;
 	if (ip->ihl > 5)
@@ -56,7 +58,7 @@ static __always_inline enum reason sane_ipv6(struct packet *p)
 	struct ipv6hdr *ip = p->ip;
 
 	if ((void *)(ip + 1) > p->end)
-		return REASON_TRUNCATED;
+		return jumbo_build && bytes_beyond(p->ctx) ? REASON_TRANSPORT : REASON_TRUNCATED;
 	if (ip->version != 6)
 		return REASON_BAD_VERSION;
 	p->length = sizeof(*ip) + wire_length(ip->payload_len);

@@ -35,15 +35,16 @@ func TestFastPath(t *testing.T) {
 	t.Logf("before:\n%s\nafter:\n%s", before, after)
 }
 
-// queued are two ports with this many queues, tap0 and tap1 on this side.
-func queued(t *testing.T, queues int) (extra []string) {
+// queued are two ports with this many queues, tap0 and tap1 on this side; options are those of the card.
+func queued(t *testing.T, queues int, options ...string) (extra []string) {
 	t.Helper()
 	for i := range 2 {
 		onHost(t, fmt.Sprintf("ip tuntap add dev tap%d mode tap multi_queue", i))
 		t.Cleanup(func() { _ = exec.Command("ip", "link", "delete", fmt.Sprintf("tap%d", i)).Run() }) // gone with a namespace
 		extra = append(extra,
 			"-netdev", fmt.Sprintf("tap,id=t%d,ifname=tap%d,script=no,downscript=no,queues=%d,vhost=off", i, i, queues),
-			"-device", fmt.Sprintf("virtio-net-pci,netdev=t%d,mac=%s,mq=on,vectors=%d,guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off", i, testimage.PortMAC(i), 2*queues+2))
+			"-device", fmt.Sprintf("virtio-net-pci,netdev=t%d,mac=%s,mq=on,vectors=%d,guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off%s", i, testimage.PortMAC(i), 2*queues+2,
+				strings.Join(append([]string{""}, options...), ",")))
 	}
 	return extra
 }

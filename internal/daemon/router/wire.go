@@ -88,6 +88,12 @@ func (p parts) subsystems() []Subsystem {
 			verbs:   p.offload,
 			restore: p.offload.Apply,
 		},
+		part[fastpath.Desired]{ // before links get their MTU
+			name:    "fast-path-frames",
+			render:  renderFastPath,
+			verbs:   fastpath.Frames{FastPath: p.fastpath},
+			restore: fastpath.Frames{FastPath: p.fastpath}.Apply,
+		},
 		part[kernel.Desired]{
 			name:    "kernel",
 			render:  func(in Input) (kernel.Desired, error) { return kernel.Render(in.Config) },

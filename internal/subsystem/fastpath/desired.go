@@ -28,6 +28,7 @@ type Desired struct {
 type DesiredPort struct {
 	FastPath  bool             `json:"fast-path"`
 	Evaluated bool             `json:"evaluated,omitempty"` // the firewall evaluates its packets: off until it is told (Firewall.Apply)
+	MTU       int              `json:"mtu,omitempty"`       // bytes; 0 for the driver's
 	AntiSpoof config.AntiSpoof `json:"anti-spoof"`          // on top of the kernel's rp_filter
 	Carried   bool             `json:"carried,omitempty"`   // by the program of the port that it sits on: none of its own
 	Bond      bool             `json:"bond,omitempty"`      // the kernel puts its program on its ports
@@ -60,6 +61,7 @@ func Render(cfg *config.Config) (Desired, error) {
 			FastPath:  d.Mode != "off" && i.FastPath.On() && !i.Disabled && kind.Kernel == "",
 			Kernel:    kind.Kernel,
 			Evaluated: evaluated,
+			MTU:       i.MTU,
 			AntiSpoof: i.AntiSpoof,
 			Carried:   kind.FastPath == config.ParentProgram,
 		}

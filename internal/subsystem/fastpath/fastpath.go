@@ -110,7 +110,7 @@ func (f *FastPath) start() error {
 	if err != nil {
 		return err
 	}
-	s.bridges, s.sessions, s.bonds = f.needsBridges(state), f.desired.hasSessions(), f.desired.hasBonds()
+	s.bridges, s.sessions, s.bonds, s.jumbo = f.needsBridges(state), f.desired.hasSessions(), f.desired.hasBonds(), f.desired.jumbo()
 	err = f.withFlowsOrWithout(s, func(s shape) (err error) {
 		f.prog, err = loadCounting(f.inst.BPFDir, s)
 		return err
@@ -246,12 +246,12 @@ func (f *FastPath) Apply(_ context.Context, d Desired) error {
 	}
 	s := f.restructured(f.prog.shape)
 	s.label = f.prog.labelsFor(d)
-	s.bridges, s.sessions, s.bonds = f.needsBridges(f.tables.bridging.state), d.hasSessions(), d.hasBonds()
+	s.bridges, s.sessions, s.bonds, s.jumbo = f.needsBridges(f.tables.bridging.state), d.hasSessions(), d.hasBonds(), f.needsJumbo(d)
 	if s.firewall.conntrack {
 		s.firewall.flows = flowsFor(d.Flows)
 	}
 	if s != f.prog.shape {
-		if err := f.rebuild(s); err != nil {
+		if err := f.reshape(s); err != nil {
 			return err
 		}
 	}
@@ -348,9 +348,7 @@ func (f *FastPath) giveBack(old *program) {
 		if err := p.take(old.objects.Router); err != nil {
 			f.log.Error("the kernel forwards this port's packets until the next apply", "interface", p.name, "error", errors.Join(err, p.detach()))
 			delete(f.ports, ifindex)
-			delete(f.tables.attached, ifindex)
-			delete(f.tables.transmits, ifindex)
-			delete(f.tables.unsummed, ifindex)
+			f.tables.forgetPort(ifindex)
 			f.tables.renderLinks()
 		}
 	}
@@ -462,6 +460,7 @@ func (f *FastPath) reconcile() error {
 	}
 	wanted := f.wantedPorts()
 	attached, transmits, unsummed := maps.Clone(f.tables.attached), maps.Clone(f.tables.transmits), maps.Clone(f.tables.unsummed)
+	scatters := maps.Clone(f.tables.scatters)
 	f.openAdopted(wanted)
 	// First, because a bond takes no program while one of its ports has its own.
 	failed := []error{f.dropPorts(wanted)}
@@ -486,7 +485,8 @@ func (f *FastPath) reconcile() error {
 			f.openPort(p)
 		}
 	}
-	if !maps.Equal(attached, f.tables.attached) || !maps.Equal(transmits, f.tables.transmits) || !maps.Equal(unsummed, f.tables.unsummed) {
+	if !maps.Equal(attached, f.tables.attached) || !maps.Equal(transmits, f.tables.transmits) || !maps.Equal(unsummed, f.tables.unsummed) ||
+		!maps.Equal(scatters, f.tables.scatters) {
 		f.tables.renderLinks()
 	}
 	return errors.Join(failed...)
@@ -593,9 +593,7 @@ func (f *FastPath) dropPorts(wanted map[int]string) error {
 			continue
 		}
 		delete(f.ports, ifindex)
-		delete(f.tables.attached, ifindex)
-		delete(f.tables.transmits, ifindex)
-		delete(f.tables.unsummed, ifindex)
+		f.tables.forgetPort(ifindex)
 		going = append(going, p)
 	}
 	if going == nil {
@@ -636,5 +634,10 @@ func (f *FastPath) openPort(p *port) {
 		f.tables.transmits[p.ifindex] = true
 	} else {
 		delete(f.tables.transmits, p.ifindex)
+	}
+	if ok && p.scatters() {
+		f.tables.scatters[p.ifindex] = true
+	} else {
+		delete(f.tables.scatters, p.ifindex)
 	}
 }

@@ -28,7 +28,8 @@ type features uint64
 const (
 	featureBasic    features = 1
 	featureRedirect features = 2
-	featureTransmit features = 4 // ndo_xdp_xmit
+	featureTransmit features = 4  // ndo_xdp_xmit
+	featureScatter  features = 64 // ndo_xdp_xmit of frames in several buffers
 )
 
 const (

@@ -57,7 +57,8 @@ type egress struct {
 	mtu4 uint16
 	mtu6 uint16
 
-	session *session // that they leave in, or nil
+	session  *session // that they leave in, or nil
+	scatters bool     // the port sends frames in several buffers
 }
 
 // slotOf is an interface's place in the traffic counters.
@@ -159,7 +160,7 @@ func (t *tables) egressBy(l *device, port int, tags []vlanTag, mac [6]byte) egre
 	if set := l.settings.mtu6; set != 0 {
 		mtu6 = min(mtu6, set)
 	}
-	return egress{port: port, tags: tags, mac: mac, mtu4: uint16(mtu4), mtu6: uint16(mtu6), session: l.session}
+	return egress{port: port, tags: tags, mac: mac, mtu4: uint16(mtu4), mtu6: uint16(mtu6), session: l.session, scatters: t.scatters[port]}
 }
 
 // alive says whether the kernel uses hops through an interface. Routes with hops of their own

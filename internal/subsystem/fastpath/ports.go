@@ -192,6 +192,9 @@ func (p *port) take(prog *ebpf.Program) error {
 	return nil
 }
 
+// scatters says whether the port sends frames in several buffers. transmits has asked the driver.
+func (p *port) scatters() bool { return p.generic || p.features&featureScatter != 0 }
+
 // transmits says whether packets may leave by the port, and if not, why not. A generic program
 // sends through the ordinary transmit path, which every driver has.
 func (p *port) transmits() (bool, string) {

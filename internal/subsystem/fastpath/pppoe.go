@@ -132,14 +132,17 @@ func (f *FastPath) noSession(name string, d DesiredPort) bool {
 	return d.Session != "" && (l == nil || l.session == nil || f.tables.bridgeBelow(l.Index) != nil)
 }
 
-// sessionWord is the part of an adjacency that says in which session packets leave.
+// sessionWord is the part of an adjacency that says in which session packets leave, and whether frames
+// in several buffers may.
 func (w egress) sessionWord() uint64 {
-	if w.session == nil {
-		return 0
-	}
 	var b [8]byte
-	binary.NativeEndian.PutUint16(b[:], network16(w.session.id))
-	binary.NativeEndian.PutUint16(b[2:], 1)
+	if w.session != nil {
+		binary.NativeEndian.PutUint16(b[:], network16(w.session.id))
+		binary.NativeEndian.PutUint16(b[2:], 1)
+	}
+	if w.scatters {
+		binary.NativeEndian.PutUint16(b[4:], 1)
+	}
 	return binary.NativeEndian.Uint64(b[:])
 }
 

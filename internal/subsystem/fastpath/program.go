@@ -45,6 +45,7 @@ type shape struct {
 	bridges              bool        // a bridge has the fast path
 	sessions             bool        // a PPPoE session has
 	bonds                bool        // a bond has
+	jumbo                bool        // a port's MTU asks for frames in several buffers
 }
 
 // program is a loaded fast path: the program for ports, its tracing twin for
@@ -145,13 +146,16 @@ func (s shape) spec() (*ebpf.CollectionSpec, error) {
 	if err := errors.Join(s.reportsEnded(spec), s.labels(spec)); err != nil {
 		return nil, err
 	}
-	for build, on := range map[string]bool{"bridge_build": s.bridges, "pppoe_build": s.sessions, "bond_build": s.bonds} {
+	for build, on := range map[string]bool{"bridge_build": s.bridges, "pppoe_build": s.sessions, "bond_build": s.bonds, "jumbo_build": s.jumbo} {
 		if !on {
 			continue
 		}
 		if err := spec.Variables[build].Set(uint32(1)); err != nil {
 			return nil, fmt.Errorf("setting %s in the fast path's program: %w", build, err)
 		}
+	}
+	if s.jumbo {
+		spec.Programs["router"].Flags |= unix.BPF_F_XDP_HAS_FRAGS
 	}
 	for _, entries := range []map[string]uint32{s.firewall.entries(), s.bridgeEntries(), s.sessionEntries(), s.bondEntries()} {
 		for name, entries := range entries {

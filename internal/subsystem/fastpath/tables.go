@@ -45,6 +45,7 @@ type tables struct {
 	unevaluated bool                             // the kernel has a firewall that could not be put here: everything is its
 	attached    map[int]bool                     // ports with the program
 	transmits   map[int]bool                     // ports that packets may leave by
+	scatters    map[int]bool                     // of them, those that send frames in several buffers
 	unsummed    map[int]bool                     // ports whose senders may leave checksums to hardware
 
 	bridging bridging // what is known of bridges
@@ -80,7 +81,7 @@ func newTables(log *slog.Logger, prog *program, read settingsReader) *tables {
 		v4:       newFamily(4, makeKey4, key4.prefix),
 		v6:       newFamily(6, makeKey6, key6.prefix),
 		bridging: newBridging(),
-		attached: map[int]bool{}, transmits: map[int]bool{}, unsummed: map[int]bool{},
+		attached: map[int]bool{}, transmits: map[int]bool{}, scatters: map[int]bool{}, unsummed: map[int]bool{},
 	}
 	t.adjs = newAdjTable(t)
 	t.hops = newNextHops(t)
@@ -220,6 +221,13 @@ func (t *tables) Links(links []rib.Link) {
 	}
 	if !t.telling {
 		t.renderLinks()
+	}
+}
+
+// forgetPort takes out what is known of a port that has the program no more.
+func (t *tables) forgetPort(ifindex int) {
+	for _, known := range []map[int]bool{t.attached, t.transmits, t.scatters, t.unsummed} {
+		delete(known, ifindex)
 	}
 }
 

@@ -124,9 +124,7 @@ func (f *FastPath) lookAt(p *port, own ebpf.ProgramID) (again bool) {
 func (f *FastPath) forget(p *port) {
 	_ = p.detach() // detached already, or of a device that is gone: only handle and pin are left
 	delete(f.ports, p.ifindex)
-	delete(f.tables.attached, p.ifindex)
-	delete(f.tables.transmits, p.ifindex)
-	delete(f.tables.unsummed, p.ifindex)
+	f.tables.forgetPort(p.ifindex)
 }
 
 // forgetDetached forgets ports whose program somebody has detached.

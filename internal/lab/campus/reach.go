@@ -4,11 +4,12 @@ package campus
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"strings"
 	"time"
+
+	"minne/internal/lab/iperf"
 )
 
 // Reach checks that hosts reach each other through the border: ping, traceroute.
@@ -96,32 +97,18 @@ func (c *Campus) Transfer(ctx context.Context, seconds int) error {
 	c.report.Step("TCP through the router (iperf3)")
 	a := c.tables.hostA
 	for _, to := range []netip.Addr{a.host4.Addr(), a.host6.Addr()} {
+		client := iperf.Client{From: c.Lab.Node("desk"), Server: to, Seconds: seconds, Grace: c.pace.wait(15 * time.Second)}
 		for _, direction := range []string{"upload", "download"} {
-			argv := []string{"iperf3", "-J", "-t", fmt.Sprint(seconds), "-c", to.String()}
+			var args []string
 			if direction == "download" {
-				argv = append(argv, "-R")
+				args = []string{"-R"}
 			}
 			row := Row{Topic: "transfer", What: "TCP " + direction + ", " + familyName(familyOf(to)), Unit: "Mbit/s"}
-			limited, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second+c.pace.wait(15*time.Second))
-			out, err := c.Lab.Node("desk").Run(limited, argv...)
-			cancel()
-			var result struct {
-				End struct {
-					Received struct {
-						Bits float64 `json:"bits_per_second"`
-					} `json:"sum_received"`
-				} `json:"end"`
-				Error string `json:"error"`
-			}
-			jsonErr := json.Unmarshal([]byte(out), &result)
-			row.Value = float64(int(result.End.Received.Bits / 1e6))
+			done, err := client.Run(ctx, args...)
+			row.Value = float64(int(done.BitRate / 1e6))
 			switch {
-			case result.Error != "":
-				row.Failed = result.Error
 			case err != nil:
 				row.Failed = err.Error()
-			case jsonErr != nil:
-				row.Failed = jsonErr.Error()
 			case row.Value < 1:
 				row.Failed = "nothing arrived"
 			}

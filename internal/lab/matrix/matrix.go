@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"minne/internal/base/machine"
+	"minne/internal/lab/iperf"
 	"minne/internal/lab/result"
 )
 
@@ -160,7 +161,7 @@ func socketBuffer() int {
 // UDP keeps the CPU busy with datagrams that are lost, and on most platforms fewer
 // arrive than of a slower stream; the paper remarks the same.
 func (n *Network) udpRate(ctx context.Context, c Cell, length, tries int) (float64, error) {
-	return search(tries, func(rate float64) (transfer, error) {
+	return search(tries, func(rate float64) (iperf.Transfer, error) {
 		return n.iperf(ctx, c.Family, tryTime, n.udpArguments(length, rate)...)
 	})
 }
@@ -172,7 +173,7 @@ const (
 
 // search returns the rate of sending (bits per second, 0 for no limit) at which
 // most arrived of those tried; of rates that are as good, the one that lost least.
-func search(tries int, try func(rate float64) (transfer, error)) (float64, error) {
+func search(tries int, try func(rate float64) (iperf.Transfer, error)) (float64, error) {
 	full, err := try(0)
 	if err != nil {
 		return 0, err
@@ -180,7 +181,7 @@ func search(tries int, try func(rate float64) (transfer, error)) (float64, error
 	if full.Loss <= lossless {
 		return 0, nil // the sender is slower than all the rest
 	}
-	done := map[float64]transfer{0: full}
+	done := map[float64]iperf.Transfer{0: full}
 	// The capacity is between a rate that loses nothing and one that does.
 	low, high := full.BitRate/2, full.BitRate/(1-full.Loss)
 	rate, most := full.BitRate, full.BitRate

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"minne/internal/lab/device"
+	"minne/internal/lab/iperf"
 	"minne/internal/lab/result"
 	"minne/internal/subsystem/kernel"
 	"minne/internal/testing/testbuild"
@@ -54,7 +55,7 @@ func TestSegment(t *testing.T) {
 // A device that delivers up to 100 Mbit/s, and the less the more is sent above.
 func TestSearchFindsTheRate(t *testing.T) {
 	var tried []float64
-	device := func(rate float64) (transfer, error) {
+	device := func(rate float64) (iperf.Transfer, error) {
 		tried = append(tried, rate)
 		if rate == 0 {
 			rate = 300e6
@@ -63,7 +64,7 @@ func TestSearchFindsTheRate(t *testing.T) {
 		if rate > 100e6 {
 			delivered = 100e6 - (rate-100e6)/4
 		}
-		return transfer{BitRate: delivered, Loss: 1 - delivered/rate}, nil
+		return iperf.Transfer{BitRate: delivered, Loss: 1 - delivered/rate}, nil
 	}
 	rate, err := search(4, device)
 	if err != nil || len(tried) != 4 {
@@ -76,38 +77,13 @@ func TestSearchFindsTheRate(t *testing.T) {
 
 func TestSearchKeepsFullSpeed(t *testing.T) {
 	calls := 0
-	rate, err := search(4, func(float64) (transfer, error) { calls++; return transfer{BitRate: 1e6}, nil })
+	rate, err := search(4, func(float64) (iperf.Transfer, error) { calls++; return iperf.Transfer{BitRate: 1e6}, nil })
 	if rate != 0 || err != nil || calls != 1 {
 		t.Errorf("a sender that loses nothing at full speed: rate %v after %d tries, %v", rate, calls, err)
 	}
 	broken := errors.New("no route")
-	if _, err := search(4, func(float64) (transfer, error) { return transfer{}, broken }); !errors.Is(err, broken) {
+	if _, err := search(4, func(float64) (iperf.Transfer, error) { return iperf.Transfer{}, broken }); !errors.Is(err, broken) {
 		t.Errorf("the error is %v", err)
-	}
-}
-
-func TestReadTransfer(t *testing.T) {
-	udp := `{"end":{"sum":{"bits_per_second":99,"lost_packets":100,"packets":1000},"sum_received":{"bits_per_second":500}}}`
-	if got, err := readTransfer(udp, nil); err != nil || got != (transfer{BitRate: 500, Loss: 0.1}) {
-		t.Errorf("UDP: %+v, %v", got, err)
-	}
-	tcp := `{"end":{"sum_sent":{"bits_per_second":99,"retransmits":7},"sum_received":{"bits_per_second":98},"sum_received_bidir_reverse":{"bits_per_second":5}}}`
-	if got, err := readTransfer(tcp, nil); err != nil || got != (transfer{BitRate: 98, Back: 5, Retransmits: 7}) {
-		t.Errorf("TCP: %+v, %v", got, err)
-	}
-	for _, c := range []struct {
-		text  string
-		ended error
-		wrong string
-	}{
-		{`{"end":{},"error":"error - unable to connect to server: refused"}`, errors.New("exit status 1"), "iperf3: unable to connect"},
-		{`{"end":{}}`, nil, "nothing arrived"},
-		{tcp, errors.New("killed"), "killed"},
-		{`usage`, errors.New("exit status 1"), "exit status 1"},
-	} {
-		if got, err := readTransfer(c.text, c.ended); err == nil || !strings.Contains(err.Error(), c.wrong) {
-			t.Errorf("%s: %+v, %v; expected an error with %q", c.text, got, err, c.wrong)
-		}
 	}
 }
 

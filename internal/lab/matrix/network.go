@@ -214,9 +214,6 @@ func (n *Network) Topology() string {
 	return "client, device and server: namespaces of one machine"
 }
 
-// controlPort is iperf3's port, TCP and UDP.
-const controlPort = 5201
-
 // here is this machine.
 type here struct{}
 

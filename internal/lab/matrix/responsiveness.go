@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"minne/internal/lab/iperf"
 	"minne/internal/lab/result"
 )
 
@@ -93,7 +94,7 @@ func (n *Network) Responsiveness(ctx context.Context, o Options) (result.Respons
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type outcome struct {
-		transfer
+		iperf.Transfer
 		err error
 	}
 	loading := make(chan outcome, 1)

@@ -219,6 +219,24 @@ links:
 		}
 	}
 
+	// What would become of a packet, by the routes of its VRF.
+	for words, wants := range map[string][]string{
+		"visitors --src 10.9.0.10 --dst 198.18.0.1 --dport 80":            {"strict: accepts it", "forwards it by line via 203.0.113.1", "permit"},
+		"visitors --src 10.9.0.10 --dst 198.18.0.1 --dport 81":            {"strict: accepts it", "forwards it by line via 203.0.113.1", "deny"},
+		"visitors --src 10.8.0.10 --dst 198.18.0.1 --dport 80":            {"strict: drops it"},
+		"visitors --src 2001:db8:9::10 --dst 2001:db8:113::1 --dport 80":  {"strict: accepts it", "forwards it by line"},
+		"visitors --src 2001:db8:113::1 --dst 2001:db8:113::1 --dport 80": {"strict: drops it"},
+		"visitors2 --src 10.9.0.10 --dst 198.18.0.2 --dport 80":           {"strict: accepts it", "forwards it by line2 via 203.0.113.1", "permit"},
+		"visitors --src 10.9.0.10 --dst 192.0.2.10 --dport 80":            {"strict: accepts it", "forwards it by line via 203.0.113.1"},
+	} {
+		out := strings.Join(strings.Fields(onRouter("minne explain --proto tcp --sport 4001 --in "+words)), " ")
+		for _, want := range wants {
+			if !strings.Contains(out, want) {
+				t.Errorf("explain --in %s: no %q in\n%s", words, want, out)
+			}
+		}
+	}
+
 	// Connections that look the same side by side.
 	same := map[string]net.Conn{}
 	for name, from := range map[string]*lab.Running{"red": guest, "blue": guest2} {

@@ -70,6 +70,25 @@ func TestVRF(t *testing.T) {
 	r.says(t, "show interfaces r0", "in VRF red")
 	r.says(t, "show interfaces red", "VRF (table 100)", "interfaces r0, r1")
 
+	r.says(t, "show ip route vrf red", "10.0.80.0/24", "10.0.90.0/24 [1/0] via 10.0.81.2", "unreachable")
+	r.says(t, "show ip route vrf red 10.0.90.7", "10.0.90.0/24")
+	r.says(t, "show ip route vrf red static", "10.0.90.0/24")
+	r.says(t, "show ipv6 route vrf red connected", "2001:db8:80::/64")
+	if text, err := r.minne("show", "ip", "route", "vrf", "red"); err != nil || strings.Contains(text, "10.0.82.") || strings.Contains(text, "10.0.80.1/32") {
+		t.Errorf("routes of the VRF, with others: %v\n%s", err, text)
+	}
+	if text, err := r.minne("show", "ip", "route"); err != nil || strings.Contains(text, "10.0.90.") {
+		t.Errorf("routes of the main table, with others: %v\n%s", err, text)
+	}
+	for _, wrong := range []string{"green", "r0"} {
+		if text, err := r.minne("show", "ip", "route", "vrf", wrong); err == nil || !strings.Contains(text, "VRF") || !strings.Contains(text, wrong) {
+			t.Errorf("VRF %s: %v\n%s", wrong, err, text)
+		}
+	}
+	r.says(t, "explain --in r0 --src 10.0.80.2 --dst 10.0.90.1", "10.0.90.0/24 via 10.0.81.2", "forwards it by r1 via 10.0.81.2")
+	r.says(t, "explain --in r0 --src 10.0.80.2 --dst 10.0.99.1", "has no route")
+	r.says(t, "explain --in m0 --src 10.0.82.2 --dst 10.0.90.1", "0.0.0.0/0 via 10.0.82.2 dev m0", "out of m0")
+
 	// The rule for local addresses is the router's to keep.
 	local := netlink.NewRule()
 	local.Family, local.Table, local.Priority = netlink.FAMILY_V4, 255, 0

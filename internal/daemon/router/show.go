@@ -4,6 +4,7 @@ package router
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -142,6 +143,7 @@ func Neighbors(path, family string, aliases ...string) View[Nothing, show.Neighb
 
 // RouteQuestion asks for routes of the kernel.
 type RouteQuestion struct {
+	VRF      string `json:"vrf" doc:"'name' of the VRF; without it, the main table"`
 	Prefix   string `json:"prefix" doc:"'prefix'; an address stands for the route that packets to it take"`
 	Longer   bool   `json:"longer" doc:"also the routes to parts of the prefix"`
 	Protocol string `json:"protocol" doc:"'name' of who has installed the routes: bgp, ospf, babel, static or connected"`
@@ -153,6 +155,12 @@ var routeSources = []string{"bgp", "ospf", "babel", "static", "connected"}
 
 // Words reads the words behind show ip route.
 func (q *RouteQuestion) Words(words []string) error {
+	if len(words) > 0 && words[0] == "vrf" {
+		if len(words) == 1 {
+			return errors.New("vrf: expected the name of a VRF behind it")
+		}
+		q.VRF, words = words[1], words[2:]
+	}
 	switch {
 	case len(words) == 0:
 		return nil
@@ -183,10 +191,10 @@ func (q *RouteQuestion) Words(words []string) error {
 // Routes shows the kernel's routes of a family.
 func Routes(word, family string) View[RouteQuestion, show.RouteView] {
 	return View[RouteQuestion, show.RouteView]{
-		Text: Text{Path: word + "/route", Args: "[PREFIX | ADDRESS | bgp | ospf | static | connected] [longer-prefixes]", Short: "Show routes",
-			Offers: append(slices.Clone(routeSources), "longer-prefixes"),
+		Text: Text{Path: word + "/route", Args: "[vrf NAME] [PREFIX | ADDRESS | bgp | ospf | static | connected] [longer-prefixes]", Short: "Show routes",
+			Offers: append(slices.Clone(routeSources), "vrf", "longer-prefixes"),
 			Long: `Show the routes that the kernel uses, with all that routing protocols offer when a
-prefix is named. An address shows the route that packets to it take; a protocol shows the routes that come from it.`},
+prefix is named. An address shows the route that packets to it take; a protocol shows the routes that come from it. Without vrf, it shows the main table.`},
 		Read: func(ctx context.Context, d *Daemon, q RouteQuestion) (show.RouteView, error) {
 			return readRoutes(ctx, d, family, q)
 		},
@@ -208,7 +216,7 @@ func readRoutes(ctx context.Context, d *Daemon, family string, q RouteQuestion) 
 			return v, fmt.Errorf("%s is of the other address family", q.Prefix)
 		}
 	}
-	routes, err := d.parts.kernel.Routes(ctx, number, prefix.Masked(), q.Longer)
+	routes, err := d.parts.kernel.Routes(ctx, q.VRF, number, prefix.Masked(), q.Longer)
 	if err != nil {
 		return v, err
 	}
@@ -216,6 +224,9 @@ func readRoutes(ctx context.Context, d *Daemon, family string, q RouteQuestion) 
 		routes = slices.DeleteFunc(routes, func(r kernel.RouteEntry) bool { return r.Protocol != q.Protocol })
 	}
 	v = show.RouteView{Routes: limited(routes, q.Limit), Total: len(routes)}
+	if q.VRF != "" {
+		return v, nil // routing protocols work in the main table
+	}
 	if err := d.parts.rank(ctx, bits == 128, routes, v.Routes); err != nil {
 		return v, err
 	}

@@ -45,12 +45,12 @@ func (k *Kernel) Ask(q Question) (Opinion, error) {
 	if err != nil {
 		return Opinion{}, fmt.Errorf("interface %s: %w", q.Interface, err)
 	}
-	in := link.Attrs().Index
+	in, vrf := link.Attrs().Index, vrfOf(link)
 	var o Opinion
-	if o.AntiSpoof, o.Dropped, err = askSource(q, in); err != nil {
+	if o.AntiSpoof, o.Dropped, err = askSource(q, in, vrf); err != nil {
 		return o, err
 	}
-	matched, err := netlink.RouteGetWithOptions(q.Destination.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
+	matched, err := netlink.RouteGetWithOptions(q.Destination.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true, VrfName: vrf})
 	if err == nil && len(matched) > 0 {
 		o.Route = routeWords(matched[0])
 	}
@@ -97,14 +97,23 @@ func (o *Opinion) decide(r netlink.Route, to netip.Addr) {
 	o.Neighbour = neighbourWords(gateway, r.LinkIndex)
 }
 
+// vrfOf is the VRF that an interface is in, "" for the main table.
+func vrfOf(link netlink.Link) string {
+	master, err := netlink.LinkByIndex(link.Attrs().MasterIndex)
+	if err != nil || master.Type() != "vrf" {
+		return ""
+	}
+	return master.Attrs().Name
+}
+
 // askSource says what the rule of antispoof.go decides about a source.
-func askSource(q Question, in int) (words string, dropped bool, err error) {
+func askSource(q Question, in int, vrf string) (words string, dropped bool, err error) {
 	if q.AntiSpoof != "strict" && q.AntiSpoof != "loose" {
 		return "", false, nil
 	}
-	options := &netlink.RouteGetOptions{FIBMatch: true}
+	options := &netlink.RouteGetOptions{FIBMatch: true, VrfName: vrf}
 	if q.AntiSpoof == "strict" && q.Source.Is6() {
-		options.OifIndex = in // the lookup of "fib saddr . iif" keeps to the interface
+		options.VrfName, options.OifIndex = "", in // the lookup of "fib saddr . iif" keeps to the interface
 	}
 	found, err := netlink.RouteGetWithOptions(q.Source.AsSlice(), options)
 	if err != nil || len(found) == 0 {

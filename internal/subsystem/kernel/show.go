@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"minne/internal/base/ethtool"
@@ -189,10 +190,11 @@ func counters(b []byte) (rx, tx Counters) {
 		Counters{Packets: at(1), Bytes: at(3), Errors: at(5), Drops: at(7)}
 }
 
-// Routes reads the main table's routes of a family (unix.AF_INET or unix.AF_INET6) in order of prefix.
+// Routes reads the routes of a family (unix.AF_INET or unix.AF_INET6) in order of prefix: those of the main table, or of a
+// VRF's, without the entries for the router's own addresses, which the kernel keeps in the VRF's table too.
 // The zero prefix takes all. A valid one takes the routes to exactly it, and with longer those inside
 // it too; an address (a full-length prefix) takes the routes of the longest prefix that contains it.
-func (k *Kernel) Routes(ctx context.Context, family uint8, prefix netip.Prefix, longer bool) ([]RouteEntry, error) {
+func (k *Kernel) Routes(ctx context.Context, vrf string, family uint8, prefix netip.Prefix, longer bool) ([]RouteEntry, error) {
 	a, err := newAsker()
 	if err != nil {
 		return nil, err
@@ -202,6 +204,12 @@ func (k *Kernel) Routes(ctx context.Context, family uint8, prefix netip.Prefix, 
 	if err != nil {
 		return nil, err
 	}
+	table := uint32(rib.TableMain)
+	if vrf != "" {
+		if table, err = vrfTable(vrf); err != nil {
+			return nil, err
+		}
+	}
 	prefix = prefix.Masked()
 	address := prefix.IsValid() && prefix.IsSingleIP() && !longer
 	nextHops := map[uint32]rib.NextHopGroup{}
@@ -210,12 +218,14 @@ func (k *Kernel) Routes(ctx context.Context, family uint8, prefix netip.Prefix, 
 	best := -1
 	_, err = a.dump(ctx, unix.RTM_GETROUTE, rtMsgLen, func(body []byte, b *builder) {
 		body[0] = family
-		b.attr32(unix.RTA_TABLE, rib.TableMain)
+		b.attr32(unix.RTA_TABLE, table)
 	}, func(m nlmsg.Message) error {
 		if err := r.decode(m.Body); err != nil {
 			return err
 		}
 		switch {
+		case vrf != "" && (r.Type == rib.Local || r.Type == rib.Broadcast || r.Type == rib.Anycast || r.Type == rib.Multicast):
+			return nil
 		case !prefix.IsValid() || r.Prefix == prefix:
 		case longer && r.Prefix.Bits() > prefix.Bits() && prefix.Contains(r.Prefix.Addr()):
 		case address && r.Prefix.Contains(prefix.Addr()) && r.Prefix.Bits() >= best:
@@ -243,6 +253,22 @@ func (k *Kernel) Routes(ctx context.Context, family uint8, prefix netip.Prefix, 
 		return cmp.Or(a.Prefix.Addr().Compare(b.Prefix.Addr()), a.Prefix.Bits()-b.Prefix.Bits(), cmp.Compare(a.Priority, b.Priority))
 	})
 	return list, nil
+}
+
+// vrfTable is the table of a VRF's routes.
+func vrfTable(name string) (uint32, error) {
+	link, err := netlink.LinkByName(name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return 0, fmt.Errorf("there is no VRF %s: minne show interfaces lists them", name)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("VRF %s: %w", name, err)
+	}
+	vrf, is := link.(*netlink.Vrf)
+	if !is {
+		return 0, fmt.Errorf("%s is no VRF: minne show interfaces lists them", name)
+	}
+	return vrf.Table, nil
 }
 
 func linkNames(ctx context.Context, a *asker) (map[int]string, error) {

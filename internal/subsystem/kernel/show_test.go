@@ -61,7 +61,7 @@ func TestRoutesByPrefix(t *testing.T) {
 		{"10.9.9.7/32", false, []string{"10.9.0.0/16 unicast static 1/0 10.0.0.2@c0", "10.9.0.0/16 blackhole static 254/0"}},
 		{"192.0.2.0/24", true, nil},
 	} {
-		found, err := k.Routes(context.Background(), unix.AF_INET, netip.MustParsePrefix(c.prefix), c.longer)
+		found, err := k.Routes(context.Background(), "", unix.AF_INET, netip.MustParsePrefix(c.prefix), c.longer)
 		if err != nil {
 			t.Fatal(err)
 		}

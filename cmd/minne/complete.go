@@ -113,7 +113,7 @@ func (a *app) askNames(c *cobra.Command, ask namesOf) []string {
 
 // flowWords are the words of a filter for connections, and what may stand behind each.
 func (a *app) flowWords(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
-	words := []string{"src", "dst", "host", "port", "proto", "zone", "state", "label", flows.PathFast, flows.PathKernel}
+	words := []string{"src", "dst", "host", "port", "proto", "vrf", "zone", "state", "label", flows.PathFast, flows.PathKernel}
 	last := ""
 	if len(given) > 0 {
 		last = given[len(given)-1]
@@ -121,6 +121,8 @@ func (a *app) flowWords(c *cobra.Command, given []string, _ string) ([]string, c
 	switch last {
 	case "zone":
 		words = a.askNames(c, zoneNames)
+	case "vrf":
+		words = a.askNames(c, vrfNames)
 	case "proto":
 		words = []string{"tcp", "udp", "icmp", "gre", "esp"}
 	case "state":
@@ -147,6 +149,16 @@ func both(kinds ...namesOf) namesOf {
 		}
 		return all
 	}
+}
+
+func vrfNames(ctx context.Context, c *api.Client) (list []string) {
+	v, _ := router.Interfaces.Ask(ctx, c, router.Nothing{}) // nothing, when it can't be asked
+	for _, i := range v.Interfaces {
+		if i.Kind == "vrf" {
+			list = append(list, i.Name)
+		}
+	}
+	return list
 }
 
 func interfaceNames(ctx context.Context, c *api.Client) (list []string) {

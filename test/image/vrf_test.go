@@ -268,6 +268,14 @@ links:
 	if out := onRouter("minne show flows --by zone"); !strings.Contains(strings.Join(strings.Fields(out), " "), "guests uplink") {
 		t.Errorf("connections by zones:\n%s", out)
 	}
+	for _, words := range []string{"flows vrf red", "flows --by host", "nat"} {
+		if out := onRouter("minne show " + words); !strings.Contains(out, "VRF") || !strings.Contains(out, " red") || words == "nat" && !strings.Contains(out, " blue") {
+			t.Errorf("show %s:\n%s", words, out)
+		}
+	}
+	if out := onRouter("minne show flows vrf blue"); strings.Contains(out, "198.18.0.1") {
+		t.Errorf("show flows vrf blue:\n%s", out)
+	}
 	onRouter("cat >/tmp/changed.yaml <<'END'\n" + strings.Replace(vrfConfig, "GUESTS", "deny any any any", 1) + "END\nminne apply /tmp/changed.yaml")
 	if _, err := asks(kept, 3*time.Second); err == nil {
 		t.Error("a connection in a VRF goes on after its rule is gone")

@@ -5,7 +5,6 @@ package show
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -52,23 +51,16 @@ func Flows(w io.Writer, a flows.Answer) error {
 func flowTable(a flows.Answer) table {
 	t := table{head: []string{"Proto", "Source", "Destination", "Translated", "State", ">Left"}}
 	t.head = append(t.head, totalsHead("→", "←", a.Sum)...)
-	t.head = append(t.head, "By")
-	labelled := slices.ContainsFunc(a.Flows, func(f flows.Flow) bool { return f.Label != "" })
-	if labelled {
-		t.head = append(t.head, "Label")
-	}
+	t.head = append(t.head, "By", "VRF", "Label")
 	for _, f := range a.Flows {
 		destination := f.Destination.String()
 		if f.ID != 0 {
 			destination += fmt.Sprintf(" id %d", f.ID)
 		}
 		cells := []string{f.Protocol, f.Source.String(), destination, translated(f), f.State, since(time.Duration(f.Left) * time.Second)}
-		cells = append(append(cells, totals(f.Totals)...), strings.ReplaceAll(f.Path, "-", " "))
-		if labelled {
-			cells = append(cells, orDash(f.Label))
-		}
-		t.row(cells...)
+		t.row(append(append(cells, totals(f.Totals)...), strings.ReplaceAll(f.Path, "-", " "), orDash(f.VRF), orDash(f.Label))...)
 	}
+	t.ifAny("VRF", "Label")
 	return t
 }
 
@@ -87,11 +79,12 @@ func translated(f flows.Flow) string {
 func hostTable(a flows.Answer) table {
 	t := table{head: []string{"Host", "Zone", ">Connections", ">Opened"}}
 	t.head = append(t.head, totalsHead("sent", "received", a.Sum)...)
-	t.head = append(t.head, ">Fast path")
+	t.head = append(t.head, ">Fast path", "VRF")
 	for _, h := range a.Hosts {
 		cells := []string{h.Address.String(), orDash(h.Zone), count(h.Connections), count(h.Opened)}
-		t.row(append(append(cells, totals(h.Totals)...), share(h.Totals))...)
+		t.row(append(append(cells, totals(h.Totals)...), share(h.Totals), orDash(h.VRF))...)
 	}
+	t.ifAny("VRF")
 	return t
 }
 

@@ -38,10 +38,11 @@ func NAT(w io.Writer, v NATView) error {
 	fmt.Fprintf(w, "\nNow: %s connections, %s with source NAT, %s with destination NAT\n",
 		count(v.Now.Connections), count(v.Now.Source), count(v.Now.Destination))
 	if len(v.Now.Outside) > 0 {
-		t := table{head: []string{"Translated source", ">Connections", ">Inside hosts"}}
+		t := table{head: []string{"Translated source", ">Connections", ">Inside hosts", "VRF"}}
 		for _, o := range v.Now.Outside {
-			t.row(o.Address.String(), count(o.Connections), count(o.Hosts))
+			t.row(o.Address.String(), count(o.Connections), count(o.Hosts), orDash(o.VRF))
 		}
+		t.ifAny("VRF")
 		fmt.Fprintln(w)
 		if err := t.write(w); err != nil {
 			return err
@@ -50,10 +51,11 @@ func NAT(w io.Writer, v NATView) error {
 	if len(v.Now.Forwarded) == 0 {
 		return nil
 	}
-	t := table{head: []string{"Proto", "Destination", "Translated to", ">Connections"}}
+	t := table{head: []string{"Proto", "Destination", "Translated to", ">Connections", "VRF"}}
 	for _, f := range v.Now.Forwarded {
-		t.row(f.Protocol, f.Called.String(), f.Target.String(), count(f.Connections))
+		t.row(f.Protocol, f.Called.String(), f.Target.String(), count(f.Connections), orDash(f.VRF))
 	}
+	t.ifAny("VRF")
 	fmt.Fprintln(w)
 	return t.write(w)
 }

@@ -8,6 +8,7 @@ package show
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +28,20 @@ type table struct {
 }
 
 func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
+
+// ifAny leaves out those of the named columns that have only "-".
+func (t *table) ifAny(names ...string) {
+	for _, name := range names {
+		at := slices.Index(t.head, name)
+		if at < 0 || slices.ContainsFunc(t.rows, func(row []string) bool { return row[at] != "-" }) {
+			continue
+		}
+		t.head = slices.Delete(t.head, at, at+1)
+		for i := range t.rows {
+			t.rows[i] = slices.Delete(t.rows[i], at, at+1)
+		}
+	}
+}
 
 // Table is a table for other packages.
 type Table struct{ table }

@@ -24,8 +24,8 @@ func (t *Table) Clear(ctx context.Context, f Filter) (int, error) {
 		return 0, err
 	}
 	defer end()
-	if f.Zone != "" && !z.exists(f.Zone) {
-		return 0, fmt.Errorf("zone %q: expected %s", f.Zone, z.names())
+	if err := z.check(&f); err != nil {
+		return 0, err
 	}
 	chosen := map[flow.Key]bool{}
 	if _, err = t.each(ctx, f.flows(), func(c *Connection) {

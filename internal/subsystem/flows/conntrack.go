@@ -32,7 +32,6 @@ type Connection struct {
 	Label    string    // that patterns gave it; "" for none
 	Repeated [2]uint64 // packets, among those above, that the fast path forwarded
 
-	table  uint16 // of the VRF, which is its zone in conntrack; 0 for the main table
 	began  int64  // ns since 1970; 0 when the kernel does not say (nf_conntrack_timestamp)
 	status uint32 // IPS_*
 	tcp    uint8  // enum tcp_conntrack
@@ -55,8 +54,11 @@ const (
 
 // ends are the addresses of the opener and the responder, where they are.
 func (c *Connection) ends() (opener, responder place) {
-	return place{c.table, c.Key[0].Source}, place{c.table, c.Key[1].Source}
+	return place{c.table(), c.Key[0].Source}, place{c.table(), c.Key[1].Source}
 }
+
+// table is that of the VRF that the connection is in, 0 for the main table: it is the connection's zone in conntrack.
+func (c *Connection) table() uint16 { return c.Key[0].Zone }
 
 // generic is struct nfgenmsg for all address families.
 var generic = []byte{unix.AF_UNSPEC, nl.NFNETLINK_V0, 0, 0}
@@ -93,6 +95,7 @@ func (c *Connection) decode(body []byte) bool {
 	if len(body) < len(generic) {
 		return false
 	}
+	zone := uint16(0)
 	for kind, value := range nlmsg.Attributes(body[len(generic):]) {
 		switch kind {
 		case nl.CTA_TUPLE_ORIG:
@@ -107,7 +110,7 @@ func (c *Connection) decode(body []byte) bool {
 			c.status = number32(value)
 		case nl.CTA_ZONE:
 			if len(value) == 2 {
-				c.table = binary.BigEndian.Uint16(value)
+				zone = binary.BigEndian.Uint16(value)
 			}
 		case nl.CTA_TIMEOUT:
 			c.Left = time.Duration(number32(value)) * time.Second
@@ -117,6 +120,7 @@ func (c *Connection) decode(body []byte) bool {
 			c.decodeProtocol(value)
 		}
 	}
+	c.Key[0].Zone, c.Key[1].Zone = zone, zone
 	return c.Key[0].Source.IsValid() && c.Key[1].Source.IsValid() && c.status&confirmed != 0 && c.status&dying == 0
 }
 

@@ -5,7 +5,6 @@ package flows
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"hash/maphash"
 	"net/netip"
 	"slices"
@@ -51,6 +50,7 @@ type Flow struct {
 	// What the other side sees in their places, where that is translated.
 	TranslatedSource      *End   `json:"translated_source,omitempty"`
 	TranslatedDestination *End   `json:"translated_destination,omitempty"`
+	VRF                   string `json:"vrf,omitempty"`  // that it is in; "" for the main table
 	From                  string `json:"from,omitempty"` // zone of the source
 	To                    string `json:"to,omitempty"`   // zone of the destination
 	State                 string `json:"state"`
@@ -63,6 +63,7 @@ type Flow struct {
 // Host is all connections of one address, whoever opened them.
 type Host struct {
 	Address     netip.Addr `json:"address"`
+	VRF         string     `json:"vrf,omitempty"` // "" for the main table
 	Zone        string     `json:"zone,omitempty"`
 	Connections int        `json:"connections"`
 	Opened      int        `json:"opened"` // among them, those that it opened
@@ -125,8 +126,8 @@ func (t *Table) List(ctx context.Context, q Question) (Answer, error) {
 		return Answer{}, err
 	}
 	defer end()
-	if q.Zone != "" && !z.exists(q.Zone) {
-		return Answer{}, fmt.Errorf("zone %q: expected %s", q.Zone, z.names())
+	if err := z.check(&q.Filter); err != nil {
+		return Answer{}, err
 	}
 	var since *earlier
 	if q.Sort == SortRate {
@@ -326,7 +327,7 @@ func (l *lister) trim() {
 	slices.SortFunc(l.flows, func(a, b ranked) int {
 		x, y := &a.of.Key[0], &b.of.Key[0]
 		return cmp.Or(cmp.Compare(b.weight, a.weight), x.Source.Compare(y.Source), cmp.Compare(x.SourcePort, y.SourcePort),
-			x.Destination.Compare(y.Destination), cmp.Compare(x.DestinationPort, y.DestinationPort))
+			x.Destination.Compare(y.Destination), cmp.Compare(x.DestinationPort, y.DestinationPort), cmp.Compare(x.Zone, y.Zone))
 	})
 	l.flows = l.flows[:min(l.q.Top, len(l.flows))]
 }
@@ -339,7 +340,7 @@ func (l *lister) finish() Answer {
 		for i := range l.flows {
 			f := l.flows[i].of.row(l.flows[i].totals)
 			from, to := l.flows[i].of.ends()
-			f.From, f.To = l.zones.zone(from), l.zones.zone(to)
+			f.VRF, f.From, f.To = l.zones.vrfName(from.table), l.zones.zone(from), l.zones.zone(to)
 			a.Flows = append(a.Flows, f)
 		}
 	case ByHost:
@@ -348,11 +349,12 @@ func (l *lister) finish() Answer {
 			a.Hosts = append(a.Hosts, *h)
 		}
 		slices.SortFunc(a.Hosts, func(x, y Host) int {
-			return cmp.Or(cmp.Compare(l.weight(&y.Totals, y.Connections), l.weight(&x.Totals, x.Connections)), x.Address.Compare(y.Address))
+			return cmp.Or(cmp.Compare(l.weight(&y.Totals, y.Connections), l.weight(&x.Totals, x.Connections)), x.Address.Compare(y.Address), cmp.Compare(x.table, y.table))
 		})
 		a.Hosts = a.Hosts[:min(l.q.Top, len(a.Hosts))]
 		for i := range a.Hosts {
-			a.Hosts[i].Zone = l.zones.zone(place{a.Hosts[i].table, a.Hosts[i].Address})
+			h := &a.Hosts[i]
+			h.VRF, h.Zone = l.zones.vrfName(h.table), l.zones.zone(place{h.table, h.Address})
 		}
 	case ByZone:
 		a.Rows = len(l.pairs)

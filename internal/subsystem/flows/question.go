@@ -45,6 +45,7 @@ type Filter struct {
 	Host                netip.Prefix // any of the addresses
 	Port                uint16       // any of the ports
 	Protocols           []uint8
+	VRF                 string
 	Zone                string // of either end
 	State               string
 	Path                string // PathFast or PathKernel
@@ -64,6 +65,7 @@ type Selection struct {
 	Host        string `json:"host,omitempty" doc:"'prefix' or address of either"`
 	Port        string `json:"port,omitempty" doc:"'number' of a port of either"`
 	Protocol    string `json:"proto,omitempty" doc:"tcp, udp, icmp or a 'number'"`
+	VRF         string `json:"vrf,omitempty" doc:"'name' of the VRF that the connection is in"`
 	Zone        string `json:"zone,omitempty" doc:"'name' of the zone of either end"`
 	State       string `json:"state,omitempty" doc:"established, time-wait, … of TCP; unreplied, replied, assured of others"`
 	Label       string `json:"label,omitempty" doc:"'label' of the section labels"`
@@ -86,7 +88,7 @@ func (s *Selection) Words(words []string) error {
 		to := s.word(word)
 		switch {
 		case to == nil:
-			return fmt.Errorf("%q: expected src, dst, host, port, proto, zone, state, label, fast-path or kernel", word)
+			return fmt.Errorf("%q: expected src, dst, host, port, proto, vrf, zone, state, label, fast-path or kernel", word)
 		case *to != "":
 			return fmt.Errorf("%s: given twice; a connection must match all words", word)
 		case to == &s.Path:
@@ -104,7 +106,7 @@ func (s *Selection) Words(words []string) error {
 // word is what a word of the command line sets, nil for none.
 func (s *Selection) word(word string) *string {
 	return map[string]*string{"src": &s.Source, "dst": &s.Destination, "host": &s.Host, "port": &s.Port, "proto": &s.Protocol,
-		"zone": &s.Zone, "state": &s.State, "label": &s.Label, PathFast: &s.Path, PathKernel: &s.Path}[word]
+		"vrf": &s.VRF, "zone": &s.Zone, "state": &s.State, "label": &s.Label, PathFast: &s.Path, PathKernel: &s.Path}[word]
 }
 
 // Filter reads the words.
@@ -134,7 +136,7 @@ func (s Selection) Filter() (f Filter, err error) {
 	if s.Path != "" && err == nil {
 		f.Path, err = oneOf("path", s.Path, PathFast, PathKernel)
 	}
-	f.Zone, f.Label = s.Zone, s.Label
+	f.VRF, f.Zone, f.Label = s.VRF, s.Zone, s.Label
 	return f, err
 }
 
@@ -180,6 +182,7 @@ func (f *Filter) match(c *Connection, z *zones) bool {
 		in(f.Source, k[0].Source, k[1].Destination) && in(f.Destination, k[0].Destination, k[1].Source) &&
 		in(f.Host, k[0].Source, k[0].Destination, k[1].Source, k[1].Destination) &&
 		(f.State == "" || f.State == c.State()) && (f.Label == "" || f.Label == c.Label) &&
+		(f.VRF == "" || f.VRF == z.vrfName(c.table())) &&
 		(f.Zone == "" || z.zone(opener) == f.Zone || z.zone(responder) == f.Zone)
 }
 

@@ -5,6 +5,7 @@ package flows
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"math"
 	"net"
@@ -31,8 +32,14 @@ type zones struct {
 	routes *nlmsg.Socket
 	links  map[uint32]string // zone by the index of a link
 	known  map[place]string
-	vrfs   map[uint16]uint32 // index of a VRF's link by its table; nil before they were asked for
+	vrfs   map[uint16]vrf // by table; nil before they were asked for
 	failed error
+}
+
+// vrf is the link of a VRF.
+type vrf struct {
+	index uint32
+	name  string
 }
 
 // place is an address in the table of a VRF, 0 for the main table.
@@ -74,11 +81,11 @@ func (z *zones) ask(at place) string {
 	}
 	body = nlmsg.AppendAttr(body, unix.RTA_DST, at.address.AsSlice())
 	if at.table != 0 {
-		index, ok := z.vrf(at.table)
+		in, ok := z.allVRFs()[at.table]
 		if !ok {
 			return ""
 		}
-		body = nlmsg.AppendAttr(body, unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, index))
+		body = nlmsg.AppendAttr(body, unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, in.index))
 	}
 	var name string
 	_, err := z.routes.Ask(z.ctx, unix.RTM_GETROUTE, 0, body, func(m nlmsg.Message) error {
@@ -104,22 +111,54 @@ func (z *zones) ask(at place) string {
 	return name
 }
 
-// vrf is the link of a table's VRF.
-func (z *zones) vrf(table uint16) (index uint32, ok bool) {
+// allVRFs are the router's VRFs by their tables.
+func (z *zones) allVRFs() map[uint16]vrf {
 	if z.vrfs == nil {
-		z.vrfs = map[uint16]uint32{}
+		z.vrfs = map[uint16]vrf{}
 		links, err := netlink.LinkList()
 		if err != nil {
 			z.failed = err
 		}
 		for _, l := range links {
 			if v, is := l.(*netlink.Vrf); is && v.Table <= math.MaxUint16 {
-				z.vrfs[uint16(v.Table)] = uint32(v.Index)
+				z.vrfs[uint16(v.Table)] = vrf{uint32(v.Index), v.Name}
 			}
 		}
 	}
-	index, ok = z.vrfs[table]
-	return index, ok
+	return z.vrfs
+}
+
+// vrfName is the name of a table's VRF, "" of the main table. A VRF that is no more leaves its table's number.
+func (z *zones) vrfName(table uint16) string {
+	if table == 0 {
+		return ""
+	}
+	if v, ok := z.allVRFs()[table]; ok {
+		return v.name
+	}
+	return fmt.Sprintf("table %d", table)
+}
+
+// check refuses a filter by a zone or a VRF that is not there.
+func (z *zones) check(f *Filter) error {
+	if f.Zone != "" && !z.exists(f.Zone) {
+		return fmt.Errorf("zone %q: expected %s", f.Zone, z.names())
+	}
+	if f.VRF == "" {
+		return nil
+	}
+	var names []string
+	for _, v := range z.allVRFs() {
+		names = append(names, v.name)
+	}
+	slices.Sort(names)
+	switch {
+	case slices.Contains(names, f.VRF):
+		return nil
+	case len(names) == 0:
+		return fmt.Errorf("vrf %q: the router has no VRF", f.VRF)
+	}
+	return fmt.Errorf("vrf %q: expected one of %s", f.VRF, strings.Join(names, ", "))
 }
 
 func (z *zones) link(index uint32) string {

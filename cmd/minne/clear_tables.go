@@ -49,7 +49,7 @@ func newClearConnectionsCommand(a *app) *cobra.Command {
 		Long: `Delete connections and their NAT translations from the kernel's table and the fast path. The
 next packet of a deleted connection counts as new: the firewall's rules and NAT apply to it again.
 The filter is that of "minne show flows", which shows what would be deleted:
-src PREFIX, dst PREFIX, host PREFIX, port N, proto NAME, zone NAME, state WORD,
+src PREFIX, dst PREFIX, host PREFIX, port N, proto NAME, vrf NAME, zone NAME, state WORD,
 fast-path, kernel, label LABEL; all must match. For all connections, write "all".
 
 Your own login to this router may be one of them. It continues if the rules permit it as a

@@ -19,7 +19,7 @@ a filter, the twenty that have transferred most.
 
 The filter is words that must all match:
 src PREFIX, dst PREFIX (who opened the connection, who answers; on either side of a
-translation), host PREFIX (either), port N, proto tcp|udp|icmp|N, zone NAME, state WORD
+translation), host PREFIX (either), port N, proto tcp|udp|icmp|N, vrf NAME, zone NAME, state WORD
 (established, time-wait, … of TCP; unreplied, replied, assured of others), fast-path, kernel,
 label LABEL (of the section labels).`},
 	Read: func(ctx context.Context, d *Daemon, asked flows.Query) (flows.Answer, error) {

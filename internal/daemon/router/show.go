@@ -194,7 +194,8 @@ func Routes(word, family string) View[RouteQuestion, show.RouteView] {
 		Text: Text{Path: word + "/route", Args: "[vrf NAME] [PREFIX | ADDRESS | bgp | ospf | static | connected] [longer-prefixes]", Short: "Show routes",
 			Offers: append(slices.Clone(routeSources), "vrf", "longer-prefixes"),
 			Long: `Show the routes that the kernel uses, with all that routing protocols offer when a
-prefix is named. An address shows the route that packets to it take; a protocol shows the routes that come from it. Without vrf, it shows the main table.`},
+prefix is named. An address shows the route that packets to it take; a protocol shows the routes that come from it. Without vrf,
+it shows the main table.`},
 		Read: func(ctx context.Context, d *Daemon, q RouteQuestion) (show.RouteView, error) {
 			return readRoutes(ctx, d, family, q)
 		},

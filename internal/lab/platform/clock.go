@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -61,27 +60,4 @@ func (c *cycles) gigahertz() (float64, error) {
 		return 0, errors.New("not measurable here: the cycle counter does not advance")
 	}
 	return float64(n[0]) / float64(n[1]), nil
-}
-
-// stay keeps the calling goroutine on one thread, and that on a CPU when one is given. The caller calls what it returns.
-func stay(cpu int) (release func(), err error) {
-	runtime.LockOSThread()
-	if cpu < 0 {
-		return runtime.UnlockOSThread, nil
-	}
-	var before, only unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		runtime.UnlockOSThread()
-		return nil, fmt.Errorf("ask for this thread's CPUs: %w", err)
-	}
-	only.Set(cpu)
-	if err := unix.SchedSetaffinity(0, &only); err != nil {
-		runtime.UnlockOSThread()
-		return nil, fmt.Errorf("stay on CPU %d: %w: expected one that this machine has and this process may use", cpu, err)
-	}
-	return func() {
-		if unix.SchedSetaffinity(0, &before) == nil {
-			runtime.UnlockOSThread() // else the thread ends with the goroutine
-		}
-	}, nil
 }

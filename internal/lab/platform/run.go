@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"minne/internal/base/affinity"
 	"minne/internal/base/machine"
 	"minne/internal/lab/algo/kernelfib"
 	"minne/internal/lab/device"
@@ -59,7 +60,7 @@ func Measure(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	r.phase(begin, "data and tables")
-	release, err := stay(o.CPU)
+	release, err := affinity.Stay(o.CPU)
 	if err != nil {
 		return nil, err
 	}

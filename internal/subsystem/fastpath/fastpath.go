@@ -616,6 +616,9 @@ func (f *FastPath) dropPorts(wanted map[int]string) error {
 // openPort lets packets leave by a port if it can transmit now, and not otherwise.
 func (f *FastPath) openPort(p *port) {
 	ok, why := p.transmits()
+	if ok {
+		ok, why = f.proves(p)
+	}
 	if ok && !f.tables.transmits[p.ifindex] {
 		if err := f.prog.objects.Ports.Put(uint32(p.ifindex), uint32(p.ifindex)); err != nil {
 			ok, why = false, fmt.Sprintf("receives only: %v", err)

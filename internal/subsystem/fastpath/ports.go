@@ -35,6 +35,7 @@ type port struct {
 	why      string // for show fast-path
 	features features
 	unsummed bool     // senders may leave checksums to hardware
+	proved   proved   // by frames that left
 	devices  []string // whose frames the program sees: the ports of a bond, else itself
 }
 

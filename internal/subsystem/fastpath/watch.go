@@ -92,7 +92,8 @@ func (f *FastPath) look() {
 	f.lookAtPins()
 }
 
-// lookAt looks at a port, which should have a program of this number. It reports whether the port has to be attached again.
+// lookAt looks at a port, which should have a program of this number. It reports whether the port has to be attached
+// again, or asked whether it sends.
 func (f *FastPath) lookAt(p *port, own ebpf.ProgramID) (again bool) {
 	if p.link == nil || !p.current {
 		return false
@@ -117,7 +118,7 @@ func (f *FastPath) lookAt(p *port, own ebpf.ProgramID) (again bool) {
 		}
 		f.health.Repaired(healthPort+p.name, fmt.Sprintf("XDP program %d had replaced Minne's; Minne's is back", i.Program))
 	}
-	return false
+	return p.proved.doubted()
 }
 
 // forget takes in that a port has the program no more.

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fastpath
+
+import (
+	"errors"
+	"net"
+	"slices"
+	"time"
+
+	"minne/internal/base/affinity"
+	"minne/internal/subsystem/fastpath/prove"
+)
+
+// A port is trusted with packets when a frame has left by it, as a program's packets do, from each processor on which
+// packets may arrive. What drivers say of themselves is not enough: before Linux 6.3 they say nothing, and some send only on
+// processors with a queue of that number (i40e, mlx5).
+
+// askAgain is how long a port that did not send is left alone.
+const askAgain = 5 * time.Second
+
+// proved is what a port has shown.
+type proved struct {
+	on    []int     // processors that it sends on
+	wrong string    // why it is not trusted, "" where it is
+	asked time.Time // last
+}
+
+// doubted says whether it is time to ask a port again.
+func (p *proved) doubted() bool { return p.wrong != "" && time.Since(p.asked) >= askAgain }
+
+// proves says whether a port sends what is redirected to it, and if not, why not. It trusts what it can't ask: a port
+// without carrier, which loses nothing, a bond, whose ports have drivers of their own, and a kernel that does not tell.
+func (f *FastPath) proves(p *port) (ok bool, why string) {
+	link := f.tables.links[p.ifindex]
+	if p.generic || link == nil || !link.Up || !link.Running || len(p.devices) != 1 || p.devices[0] != p.name || len(link.MAC) != 6 {
+		return true, ""
+	}
+	cpus := f.receivers()
+	if p.proved.wrong != "" && !p.proved.doubted() {
+		return false, p.proved.wrong
+	}
+	if !slices.ContainsFunc(cpus, func(c int) bool { return !slices.Contains(p.proved.on, c) }) {
+		return true, ""
+	}
+	err := prove.Port(p.ifindex, [6]byte(link.MAC), cpus)
+	var failure *prove.Failure
+	switch {
+	case err == nil:
+		p.proved = proved{on: cpus}
+	case errors.As(err, &failure):
+		why := "receives only: " + failure.Error()
+		if !failure.All {
+			why += ": give it a queue for each CPU, or keep packets from the others (system.cpus)"
+		}
+		p.proved = proved{wrong: why, asked: time.Now()}
+	default:
+		f.log.Debug("cannot prove that a port sends", "interface", p.name, "error", err)
+		p.proved = proved{on: cpus}
+	}
+	return p.proved.wrong == "", p.proved.wrong
+}
+
+// receivers are the processors on which packets may arrive: those that may take the interrupts of the ports' queues, or all
+// where a port has none to ask about.
+func (f *FastPath) receivers() (list []int) {
+	online, err := affinity.Here.Online()
+	if err != nil {
+		return nil
+	}
+	for _, p := range f.ports {
+		for _, name := range p.devices {
+			i, err := net.InterfaceByName(name)
+			if err != nil {
+				continue
+			}
+			interrupts, err := affinity.Here.Interrupts(name, i.Index)
+			if err != nil || len(interrupts) == 0 {
+				return online
+			}
+			for _, one := range interrupts {
+				list = append(list, one.CPUs...)
+			}
+		}
+	}
+	return slices.DeleteFunc(online, func(c int) bool { return !slices.Contains(list, c) })
+}

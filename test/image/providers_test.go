@@ -5,12 +5,10 @@
 package image
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,8 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/lab"
-	"minne/internal/lab/blueprint"
-	"minne/internal/testing/testbuild"
 )
 
 // segments connects from a node to an address of another, and returns the largest segment that the latter sends.
@@ -58,10 +54,6 @@ func segments(t *testing.T, from, to *lab.Running, listen, dial string) (mss uin
 // reaches the first by IPv4, and makes itself an IPv6 address by which it reaches the second. The firewall has zones,
 // masquerading, a forwarded port and MSS clamping over the session.
 func TestProviders(t *testing.T) {
-	image, err := filepath.Abs("../../build/minne.img")
-	if err != nil {
-		t.Fatal(err)
-	}
 	tree, err := lab.UMLTree()
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +61,7 @@ func TestProviders(t *testing.T) {
 	if out, err := exec.Command("sh", "../../scripts/fetch-uml.sh", tree).CombinedOutput(); err != nil {
 		t.Fatalf("fetch User-Mode Linux from Debian's packages: %v\n%s", err, out)
 	}
-	network, err := blueprint.Parse("providers.yaml", []byte(`
+	up := boots(t, "providers.yaml", `
 version: 1
 nodes:
   home: {runs: host, ports: {eth0: [10.1.0.2/24]}, gateway: [10.1.0.1]}
@@ -87,7 +79,7 @@ nodes:
   router:
     runs: minne
     machine: qemu
-    image: `+image+`
+    image: `+imageFile(t)+`
     secrets: |
       isp: secret
     config: |
@@ -112,25 +104,7 @@ links:
   - {ends: [router.wan, dsl.line]}
   - {ends: [dsl.core, behind.eth0]}
   - {ends: [router.wan6, cable.eth0]}
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	up, err := network.Up(ctx, testbuild.Minne(t, t.TempDir()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			out, _ := up.Node("router").Run(context.Background(), "sh", "-c", "minne status; minne show pppoe; minne show ipv6 prefixes; cat /run/minne/services/dhcpv6-wan6/output /run/minne/services/pppoe-isp/output")
-			t.Logf("the router:\n%s\n%s", out, up.Routers["router"].Log(40))
-		}
-		if err := up.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+`, "minne status; minne show pppoe; minne show ipv6 prefixes; cat /run/minne/services/dhcpv6-wan6/output /run/minne/services/pppoe-isp/output")
 	cable := up.Node("cable")
 	dir := t.TempDir()
 	start := func(name string, argv ...string) {

@@ -6,18 +6,17 @@ package image
 
 import (
 	"bufio"
-	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
-	"path/filepath"
+	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"minne/internal/lab"
-	"minne/internal/lab/blueprint"
-	"minne/internal/testing/testbuild"
 )
 
 // echoes has a node answer each line on an address with the address of who sent it, until the test ends.
@@ -74,6 +73,38 @@ func seen(from *lab.Running, address string) (string, error) {
 	return asks(c, 5*time.Second)
 }
 
+// stream sends datagrams to an address, some 500 in a second, until the test ends, and counts those that arrive there.
+func stream(t *testing.T, from, to *lab.Running, address string) *atomic.Int64 {
+	t.Helper()
+	at := netip.MustParseAddrPort(address)
+	var in net.PacketConn
+	if err := to.Do(func() (err error) { in, err = net.ListenPacket("udp", fmt.Sprintf(":%d", at.Port())); return err }); err != nil {
+		t.Fatal(err)
+	}
+	var out net.Conn
+	if err := from.Do(func() (err error) { out, err = net.Dial("udp", address); return err }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); out.Close() })
+	go func() {
+		for {
+			if _, err := out.Write([]byte("denied")); errors.Is(err, net.ErrClosed) { // others are the router's answers
+				return
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+	}()
+	arrived := new(atomic.Int64)
+	go func() {
+		for b := make([]byte, 100); ; arrived.Add(1) {
+			if _, _, err := in.ReadFrom(b); err != nil {
+				return
+			}
+		}
+	}()
+	return arrived
+}
+
 const vrfConfig = `
 version: 1
 system: {admin: {ssh-keys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJl3dIeudNqd0DMROe4n8DRQ2eWrsuoqFhVoUyYGIPRB pat@laptop]}}
@@ -106,12 +137,8 @@ services:
 // TestZonesInVRFs has guests with a line of their own in one VRF, and management in another, beside the main table: zones,
 // masquerading, a forwarded port and SSH hold in them, and nobody gets from one into another.
 func TestZonesInVRFs(t *testing.T) {
-	image, err := filepath.Abs("../../build/minne.img")
-	if err != nil {
-		t.Fatal(err)
-	}
 	indented := strings.ReplaceAll(strings.Replace(vrfConfig, "GUESTS", "permit tcp any any 80", 1), "\n", "\n      ")
-	network, err := blueprint.Parse("vrf.yaml", []byte(`
+	up := boots(t, "vrf.yaml", `
 version: 1
 nodes:
   admin: {runs: host, ports: {eth0: [198.51.100.9/24]}, gateway: [198.51.100.2]}
@@ -123,7 +150,7 @@ nodes:
   router:
     runs: minne
     machine: qemu
-    image: `+image+`
+    image: `+imageFile(t)+`
     config: |`+indented+`
 links:
   - {ends: [admin.eth0, router.oob]}
@@ -132,16 +159,7 @@ links:
   - {ends: [guest2.eth0, router.visitors2]}
   - {ends: [isp2.eth0, router.line2]}
   - {ends: [staff.eth0, router.lan]}
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	up, err := network.Up(ctx, testbuild.Minne(t, t.TempDir()))
-	if err != nil {
-		t.Fatal(err)
-	}
+`, "minne status; nft list table inet minne_antispoof; minne show flows --by zone; ip route show table 200; nft -nn list table inet minne_policy; cat /proc/net/nf_conntrack")
 	router := up.Node("router")
 	onRouter := func(script string) string {
 		t.Helper()
@@ -151,15 +169,6 @@ links:
 		}
 		return out
 	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			out, _ := router.Run(context.Background(), "sh", "-c", "minne status; nft list table inet minne_antispoof; minne show flows --by zone; ip route show table 200; nft -nn list table inet minne_policy; cat /proc/net/nf_conntrack")
-			t.Logf("the router:\n%s\n%s", out, up.Routers["router"].Log(40))
-		}
-		if err := up.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	admin, guest, isp, staff := up.Node("admin"), up.Node("guest"), up.Node("isp"), up.Node("staff")
 	guest2, isp2 := up.Node("guest2"), up.Node("isp2")
 	echoes(t, isp, ":80")
@@ -256,6 +265,26 @@ links:
 		}
 	}
 
+	// Whatever becomes of the daemon, the rules and the links, what is denied does not pass.
+	denied := stream(t, guest, isp, "198.18.0.1:9999")
+	for _, fault := range []string{
+		"nft flush ruleset || true",
+		"nft delete table inet minne_policy || true",
+		"nft add chain inet minne_policy forward '{ policy accept; }' || true",
+		"kill -9 $(pidof minne)",
+		"ip link set line nomaster",
+		"ip link set visitors nomaster",
+		"ip link delete red",
+	} {
+		onRouter(fault)
+		if err := lab.Until(t.Context(), time.Minute, "a guest reaches the Internet after "+fault, func() error { _, err := seen(guest, "198.18.0.1:80"); return err }); err != nil {
+			t.Error(err)
+		}
+		if n := denied.Load(); n != 0 {
+			t.Fatalf("%s: %d denied packets have passed", fault, n)
+		}
+	}
+
 	// Connections of a VRF show their zones, and end when the rules change.
 	kept, err := dials(guest, "198.18.0.1:80", 5*time.Second)
 	if err != nil {
@@ -286,6 +315,14 @@ links:
 	// And what a rule permits again passes again.
 	onRouter("cat >/tmp/first.yaml <<'END'\n" + strings.Replace(vrfConfig, "GUESTS", "permit any any any", 1) + "END\nminne apply /tmp/first.yaml")
 	if err := lab.Until(t.Context(), time.Minute, "the permit rule", func() error { _, err := seen(guest, "198.18.0.1:81"); return err }); err != nil {
+		t.Error(err)
+	}
+	if err := lab.Until(t.Context(), time.Minute, "what was denied passes when it is permitted", func() error {
+		if denied.Load() == 0 {
+			return errors.New("nothing has arrived")
+		}
+		return nil
+	}); err != nil {
 		t.Error(err)
 	}
 	if out := onRouter("minne status"); strings.Contains(out, "degraded") {

@@ -68,6 +68,7 @@ func TestVRF(t *testing.T) {
 		}
 	}
 	r.says(t, "show interfaces r0", "in VRF red")
+	r.says(t, "show fast-path", "it is in VRF red: the kernel forwards the packets of VRFs")
 	r.says(t, "show interfaces red", "VRF (table 100)", "interfaces r0, r1")
 
 	r.says(t, "show ip route vrf red", "10.0.80.0/24", "10.0.90.0/24 [1/0] via 10.0.81.2", "unreachable")

@@ -179,6 +179,19 @@ func (f *FastPath) observePorts() []ObservedPort {
 	return ports
 }
 
+// heldBy says why a link has no program of its own: it belongs to another, which is nil when that is not known.
+func (f *FastPath) heldBy(master *device) string {
+	switch {
+	case master == nil:
+		return "it belongs to a bridge, bond or VRF"
+	case master.Kind == "vrf":
+		return "it is in VRF " + master.Name + ": the kernel forwards the packets of VRFs"
+	case master.Kind == "bond":
+		return "it belongs to bond " + master.Name + ", which has the program"
+	}
+	return "it belongs to " + master.Name + " (" + master.Kind + ")"
+}
+
 // whyOff says why an interface of the configuration has no program.
 func (f *FastPath) whyOff(name string, d DesiredPort) string {
 	switch why := f.refused[name]; {
@@ -201,7 +214,7 @@ func (f *FastPath) whyOff(name string, d DesiredPort) string {
 	case f.tables.bridging.state.Ports[f.tables.indexOf(name)] != nil && f.wantedPorts()[f.tables.indexOf(name)] == "":
 		return "nothing of its bridge has the fast path"
 	case f.tables.links[f.tables.indexOf(name)].Master != 0 && f.tables.bridging.state.Ports[f.tables.indexOf(name)] == nil:
-		return "it belongs to a bridge, bond or VRF"
+		return f.heldBy(f.tables.links[f.tables.links[f.tables.indexOf(name)].Master])
 	case f.tables.links[f.tables.indexOf(name)].Loopback:
 		return "loopback"
 	case f.noSession(name, d):

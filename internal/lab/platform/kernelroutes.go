@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"time"
 
-	"minne/internal/base/affinity"
+	"minne/internal/base/thread"
 	"minne/internal/lab/algo/kernelfib"
 	"minne/internal/lab/algo/lpm"
 	"minne/internal/lab/algo/lpmbench"
@@ -44,7 +44,7 @@ func (b *builder) kernelRoutes(f lpm.Family, routes []lpm.Route, holds string, s
 			if err := in.Install(context.Background(), b.install, all); err != nil {
 				return nil, err
 			}
-			if err := in.Do(func() error { _, err := affinity.Stay(b.cpu); return err }); err != nil {
+			if err := in.Do(func() error { _, err := thread.Stay(b.cpu); return err }); err != nil {
 				return nil, err
 			}
 			return l.Kernel(f, in)

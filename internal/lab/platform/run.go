@@ -11,8 +11,8 @@ import (
 	"slices"
 	"time"
 
-	"minne/internal/base/affinity"
 	"minne/internal/base/machine"
+	"minne/internal/base/thread"
 	"minne/internal/lab/algo/kernelfib"
 	"minne/internal/lab/device"
 	"minne/internal/lab/platform/native"
@@ -60,7 +60,7 @@ func Measure(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	r.phase(begin, "data and tables")
-	release, err := affinity.Stay(o.CPU)
+	release, err := thread.Stay(o.CPU)
 	if err != nil {
 		return nil, err
 	}

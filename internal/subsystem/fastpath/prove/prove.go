@@ -17,7 +17,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"minne/internal/base/affinity"
+	"minne/internal/base/thread"
 )
 
 //go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -cc $BPF_CLANG -strip $BPF_STRIP -type answer prove ../../../../bpf/prove.bpf.c -- -I../../../../bpf/include -O2 -g -Wall -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu -I/usr/include/arm-linux-gnueabihf -I/usr/include/i386-linux-gnu -I/usr/include/riscv64-linux-gnu
@@ -101,7 +101,7 @@ func Port(ifindex int, source [6]byte, cpus []int) error {
 
 // from sends on one processor.
 func from(o *proveObjects, cpu int, frame []byte) (sent bool, reason unix.Errno, err error) {
-	release, err := affinity.Stay(cpu)
+	release, err := thread.Stay(cpu)
 	if err != nil {
 		return false, 0, err
 	}

@@ -24,6 +24,7 @@ import (
 	"minne/internal/subsystem/fastpath/fib"
 	"minne/internal/subsystem/fastpath/flow"
 	"minne/internal/subsystem/fastpath/mapped"
+	"minne/internal/subsystem/fastpath/prove"
 )
 
 // smallTable is up to how many prefixes a family gets the small image.
@@ -61,6 +62,7 @@ type FastPath struct {
 	conntrack func() Conntrack  // opens what is asked about connections; may be nil
 	choose    func() Chosen     // what `structure: auto` means; may be nil
 	automatic bool              // the program's structure is what that meant
+	prover    *prove.Prover     // while ports are asked; else nil
 
 	load func(shape, map[string]*ebpf.Map) (*program, error) // a program that takes the place of another
 }
@@ -485,6 +487,7 @@ func (f *FastPath) reconcile() error {
 			f.openPort(p)
 		}
 	}
+	f.askedAll()
 	if !maps.Equal(attached, f.tables.attached) || !maps.Equal(transmits, f.tables.transmits) || !maps.Equal(unsummed, f.tables.unsummed) ||
 		!maps.Equal(scatters, f.tables.scatters) {
 		f.tables.renderLinks()

@@ -43,7 +43,7 @@ func (f *FastPath) proves(p *port) (ok bool, why string) {
 	if !slices.ContainsFunc(cpus, func(c int) bool { return !slices.Contains(p.proved.on, c) }) {
 		return true, ""
 	}
-	err := prove.Port(p.ifindex, [6]byte(link.MAC), cpus)
+	err := f.proveFrom(p.ifindex, [6]byte(link.MAC), cpus)
 	var failure *prove.Failure
 	switch {
 	case err == nil:
@@ -59,6 +59,26 @@ func (f *FastPath) proves(p *port) (ok bool, why string) {
 		p.proved = proved{on: cpus}
 	}
 	return p.proved.wrong == "", p.proved.wrong
+}
+
+// proveFrom asks one port. The programs are loaded for the first that is asked, and unloaded when all have been (reconcile).
+func (f *FastPath) proveFrom(ifindex int, source [6]byte, cpus []int) (err error) {
+	if f.prover == nil {
+		if f.prover, err = prove.Open(); err != nil {
+			return err
+		}
+	}
+	return f.prover.Port(ifindex, source, cpus)
+}
+
+// askedAll ends the asking.
+func (f *FastPath) askedAll() {
+	if f.prover != nil {
+		if err := f.prover.Close(); err != nil {
+			f.log.Error("cannot unload the programs that ask ports", "error", err)
+		}
+		f.prover = nil
+	}
 }
 
 // receivers are the processors on which packets may arrive: those that may take the interrupts of the ports' queues, or all

@@ -60,14 +60,33 @@ func (f *Failure) Error() string {
 	return text
 }
 
+// Prover is the programs, loaded.
+type Prover struct {
+	objects proveObjects
+	hears   link.Link
+}
+
+// Open loads the programs. The error is ErrUnknown where that can't be done.
+func Open() (*Prover, error) {
+	p := &Prover{}
+	if err := loadProveObjects(&p.objects, nil); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	var err error
+	if p.hears, err = link.AttachTracing(link.TracingOptions{Program: p.objects.ProveAnswer}); err != nil {
+		p.objects.Close()
+		return nil, fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	return p, nil
+}
+
+// Close unloads the programs.
+func (p *Prover) Close() error { return errors.Join(p.hears.Close(), p.objects.Close()) }
+
 // Port redirects a frame to a port of this network namespace on each of the processors. The error is a *Failure where it
 // is not sent, and ErrUnknown where that can't be found out.
-func Port(ifindex int, source [6]byte, cpus []int) error {
-	var o proveObjects
-	if err := loadProveObjects(&o, nil); err != nil {
-		return fmt.Errorf("%w: %w", ErrUnknown, err)
-	}
-	defer o.Close()
+func (p *Prover) Port(ifindex int, source [6]byte, cpus []int) error {
+	o := &p.objects
 	if err := o.ProvePort.Put(uint32(0), uint32(ifindex)); err != nil {
 		return fmt.Errorf("let a program redirect to link %d: %w", ifindex, err)
 	}
@@ -78,14 +97,9 @@ func Port(ifindex int, source [6]byte, cpus []int) error {
 	if err := o.ProveAnswers.Put(uint32(0), answers); err != nil {
 		return err
 	}
-	l, err := link.AttachTracing(link.TracingOptions{Program: o.ProveAnswer})
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnknown, err)
-	}
-	defer l.Close()
 	f := &Failure{}
 	for _, cpu := range cpus {
-		sent, reason, err := from(&o, cpu, Frame(source))
+		sent, reason, err := from(o, cpu, Frame(source))
 		if err != nil {
 			return err
 		}

@@ -31,8 +31,13 @@ func TestPort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	prover, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prover.Close()
 	port := func() (*Failure, error) {
-		err := Port(near.Index, [6]byte(near.HardwareAddr), cpus)
+		err := prover.Port(near.Index, [6]byte(near.HardwareAddr), cpus)
 		var f *Failure
 		errors.As(err, &f)
 		return f, err

@@ -47,7 +47,7 @@ links:
   - {ends: [redright.eth0, router.r2]}
 `)
 	b.forwards(t, "m1", "m2")
-	b.leaves(t, "bridge, bond or VRF", "r1", "r2")
+	b.leaves(t, "in VRF red", "r1", "r2")
 	b.talk(t, "left", "right", "10.2.0.2", fast)
 	b.talk(t, "redleft", "redright", "10.2.0.2", kernel)
 }
@@ -85,7 +85,7 @@ links:
   - {ends: [right.eth0, router.p1]}
 `)
 	b.forwards(t, "bond0", "p1")
-	b.leaves(t, "bridge, bond or VRF", "b2")
+	b.leaves(t, "it belongs to bond bond0", "b2")
 	b.talk(t, "left", "right", "10.2.0.2", fast)
 	active := b.run(t, "router", "cat", "/sys/class/net/bond0/bonding/active_slave")
 	b.run(t, "router", "ip", "link", "set", strings.TrimSpace(active), "down")

@@ -24,7 +24,6 @@ import (
 	"minne/internal/subsystem/fastpath/fib"
 	"minne/internal/subsystem/fastpath/flow"
 	"minne/internal/subsystem/fastpath/mapped"
-	"minne/internal/subsystem/fastpath/prove"
 )
 
 // smallTable is up to how many prefixes a family gets the small image.
@@ -62,7 +61,7 @@ type FastPath struct {
 	conntrack func() Conntrack  // opens what is asked about connections; may be nil
 	choose    func() Chosen     // what `structure: auto` means; may be nil
 	automatic bool              // the program's structure is what that meant
-	prover    *prove.Prover     // while ports are asked; else nil
+	asking    asking            // ports, whether they send
 
 	load func(shape, map[string]*ebpf.Map) (*program, error) // a program that takes the place of another
 }

@@ -26,6 +26,12 @@ type proved struct {
 	asked time.Time // last
 }
 
+// asking is what is needed while ports are asked one after the other; the zero value between that.
+type asking struct {
+	prover    *prove.Prover
+	receivers []int // processors on which packets may arrive
+}
+
 // doubted says whether it is time to ask a port again.
 func (p *proved) doubted() bool { return p.wrong != "" && time.Since(p.asked) >= askAgain }
 
@@ -36,10 +42,13 @@ func (f *FastPath) proves(p *port) (ok bool, why string) {
 	if p.generic || link == nil || !link.Up || !link.Running || len(p.devices) != 1 || p.devices[0] != p.name || len(link.MAC) != 6 {
 		return true, ""
 	}
-	cpus := f.receivers()
 	if p.proved.wrong != "" && !p.proved.doubted() {
 		return false, p.proved.wrong
 	}
+	if f.asking.receivers == nil {
+		f.asking.receivers = f.receivers()
+	}
+	cpus := f.asking.receivers
 	if !slices.ContainsFunc(cpus, func(c int) bool { return !slices.Contains(p.proved.on, c) }) {
 		return true, ""
 	}
@@ -63,22 +72,22 @@ func (f *FastPath) proves(p *port) (ok bool, why string) {
 
 // proveFrom asks one port. The programs are loaded for the first that is asked, and unloaded when all have been (reconcile).
 func (f *FastPath) proveFrom(ifindex int, source [6]byte, cpus []int) (err error) {
-	if f.prover == nil {
-		if f.prover, err = prove.Open(); err != nil {
+	if f.asking.prover == nil {
+		if f.asking.prover, err = prove.Open(); err != nil {
 			return err
 		}
 	}
-	return f.prover.Port(ifindex, source, cpus)
+	return f.asking.prover.Port(ifindex, source, cpus)
 }
 
 // askedAll ends the asking.
 func (f *FastPath) askedAll() {
-	if f.prover != nil {
-		if err := f.prover.Close(); err != nil {
+	if f.asking.prover != nil {
+		if err := f.asking.prover.Close(); err != nil {
 			f.log.Error("cannot unload the programs that ask ports", "error", err)
 		}
-		f.prover = nil
 	}
+	f.asking = asking{}
 }
 
 // receivers are the processors on which packets may arrive: those that may take the interrupts of the ports' queues, or all

@@ -14,9 +14,8 @@ struct net_device {
 // What drivers answered to this CPU, for the port with that ifindex.
 struct answer {
 	__u32 ifindex;
-	__u32 sent;    // frames
-	__u32 dropped; // frames
-	__s32 error;   // the last, as -ENXIO; 0 for none
+	__u32 sent;  // frames
+	__s32 error; // the last, as -ENXIO; 0 for none
 };
 
 struct {
@@ -47,7 +46,6 @@ int BPF_PROG(prove_answer, const struct net_device *from, const struct net_devic
 
 	if (a && a->ifindex == (__u32)to->ifindex) {
 		a->sent += sent;
-		a->dropped += drops;
 		if (error < 0)
 			a->error = error;
 	}

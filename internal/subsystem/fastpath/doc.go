@@ -17,6 +17,7 @@
 //     keep one of the tables; internal/subsystem/fastpath/fib compiles the prefixes
 //   - settings.go and features.go hear of what rib does not tell: forwarding and
 //     rp_filter per interface, and what drivers can do
+//   - proving.go has a port prove that it sends; jumbo.go exchanges the program where frames have several buffers
 //   - bypassed.go leaves to the kernel what would miss something else of it
 //   - followed.go makes flows of connections that the program can't ask conntrack about
 //   - label.go has flows labelled by patterns in their first bytes

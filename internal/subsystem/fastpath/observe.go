@@ -194,6 +194,8 @@ func (f *FastPath) heldBy(master *device) string {
 
 // whyOff says why an interface of the configuration has no program.
 func (f *FastPath) whyOff(name string, d DesiredPort) string {
+	index := f.tables.indexOf(name)
+	link := f.tables.links[index] // nil for none
 	switch why := f.refused[name]; {
 	case f.offByHand():
 		return "taken off by hand (minne fast-path off), until the next apply"
@@ -207,19 +209,19 @@ func (f *FastPath) whyOff(name string, d DesiredPort) string {
 		return "waiting for the firewall's rules"
 	case !d.FastPath:
 		return "fast-path is off for this interface"
-	case f.tables.indexOf(name) == 0:
+	case link == nil:
 		return "there is no such link"
-	case f.tables.bridging.state.Bridges[f.tables.indexOf(name)] != nil:
+	case f.tables.bridging.state.Bridges[index] != nil:
 		return "its ports run the program, and none of them is an interface of the configuration with the fast path"
-	case f.tables.bridging.state.Ports[f.tables.indexOf(name)] != nil && f.wantedPorts()[f.tables.indexOf(name)] == "":
+	case f.tables.bridging.state.Ports[index] != nil && f.wantedPorts()[index] == "":
 		return "nothing of its bridge has the fast path"
-	case f.tables.links[f.tables.indexOf(name)].Master != 0 && f.tables.bridging.state.Ports[f.tables.indexOf(name)] == nil:
-		return f.heldBy(f.tables.links[f.tables.links[f.tables.indexOf(name)].Master])
-	case f.tables.links[f.tables.indexOf(name)].Loopback:
+	case link.Master != 0 && f.tables.bridging.state.Ports[index] == nil:
+		return f.heldBy(f.tables.links[link.Master])
+	case link.Loopback:
 		return "loopback"
 	case f.noSession(name, d):
 		return "the PPPoE session is not up yet, or " + d.Session + " carries more than one, or is a bridge"
-	case len(f.tables.links[f.tables.indexOf(name)].MAC) == 0:
+	case len(link.MAC) == 0:
 		return "it has no Ethernet: the kernel carries what goes through tunnels, WireGuard and PPP"
 	}
 	return "not attached yet"

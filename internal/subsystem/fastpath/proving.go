@@ -26,14 +26,14 @@ type proved struct {
 	asked time.Time // last
 }
 
+// doubted says whether it is time to ask a port again.
+func (p *proved) doubted() bool { return p.wrong != "" && time.Since(p.asked) >= askAgain }
+
 // asking is what is needed while ports are asked one after the other; the zero value between that.
 type asking struct {
 	prover    *prove.Prover
 	receivers []int // processors on which packets may arrive
 }
-
-// doubted says whether it is time to ask a port again.
-func (p *proved) doubted() bool { return p.wrong != "" && time.Since(p.asked) >= askAgain }
 
 // proves says whether a port sends what is redirected to it, and if not, why not. It trusts what it can't ask: a port
 // without carrier, which loses nothing, a bond, whose ports have drivers of their own, and a kernel that does not tell.

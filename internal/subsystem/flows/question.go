@@ -45,7 +45,7 @@ type Filter struct {
 	Host                netip.Prefix // any of the addresses
 	Port                uint16       // any of the ports
 	Protocols           []uint8
-	VRF                 string
+	VRF                 string // that the connection is in
 	Zone                string // of either end
 	State               string
 	Path                string // PathFast or PathKernel

@@ -148,6 +148,13 @@ func TestJumbo(t *testing.T) {
 		}
 	}
 	try("plain")
+	var v fastpath.Observed
+	b.json(&v, "show", "fast-path", "--json")
+	for _, p := range v.Ports {
+		if p.Forwarded == 0 || p.Received < p.Forwarded {
+			t.Errorf("show fast-path of %s: received %d packets, and forwarded %d of them", p.Name, p.Received, p.Forwarded)
+		}
+	}
 	b.want(exitOK, "applied", "apply", b.file("nat.yaml", strings.ReplaceAll(fmt.Sprintf(jumboConfig, ", mtu: 9000, zone: ZONE"), "ZONE", "both")+
 		"nat: [{from: both, to: both, masquerade: on, families: [ipv4]}]\n"))
 	try("masqueraded")

@@ -122,8 +122,12 @@ fast-path: {mode: generic}
 	for _, p := range path.Ports {
 		if p.Name == own {
 			said = p.Why
+			if p.Received == 0 || p.Forwarded != 0 {
+				t.Errorf("after pings, the kernel carries all of %s: %+v", own, p)
+			}
 		}
 	}
+	b.want(0, "The kernel needs", "show", "fast-path") // and what that costs
 	if !strings.Contains(said, "no Ethernet") {
 		t.Errorf("show fast-path says %q of %s", said, own)
 	}

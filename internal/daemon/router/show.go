@@ -90,6 +90,8 @@ func readInterfaces(ctx context.Context, d *Daemon, _ Nothing) (show.InterfacesV
 var FastPath = View[Nothing, fastpath.Observed]{
 	Text: Text{Path: "fast-path", Short: "Show which ports bypass the kernel, and the tables they use",
 		Long: `Show which ports bypass the kernel, why others do not, and the tables they use.
+For each port: the packets that it received, and those of them that the fast path
+forwarded. The kernel carried the rest, or they were for the router, or dropped.
 "minne show fast-path drivers" shows what network drivers can do.`},
 	Read:  readFastPath,
 	Print: only[Nothing](show.FastPath),
@@ -97,7 +99,24 @@ var FastPath = View[Nothing, fastpath.Observed]{
 
 func readFastPath(ctx context.Context, d *Daemon, _ Nothing) (fastpath.Observed, error) {
 	o, err := d.parts.fastpath.Observe(ctx)
+	if err != nil {
+		return o, err
+	}
 	d.zero.fromFastPath(&o)
+	all, err := d.parts.interfaces(ctx)
+	received := map[int]uint64{}
+	for i := range all {
+		d.zero.fromInterface(&all[i])
+		received[all[i].Index] = all[i].RX.Packets
+	}
+	forwarded := map[int]uint64{}
+	for _, t := range o.Traffic {
+		forwarded[t.Index] = t.RxPackets
+	}
+	for i := range o.Ports {
+		p := &o.Ports[i]
+		p.Received, p.Forwarded = received[p.Index], forwarded[p.Index]
+	}
 	return o, err
 }
 

@@ -56,8 +56,8 @@ var samples = map[string]func(io.Writer) error{
 	},
 	"fast-path": func(w io.Writer) error {
 		return FastPath(w, fastpath.Observed{Mode: "auto", Ready: true, NextHops: 12, Groups: 2, Neighbours: 40,
-			Ports: []fastpath.ObservedPort{{Name: "lan", Mode: "native", Transmits: true},
-				{Name: "wan", Mode: "off", Why: "the driver r8169 has no native XDP: fast-path {mode: generic} works everywhere, but gains little"}},
+			Ports: []fastpath.ObservedPort{{Name: "lan", Mode: "native", Transmits: true, Received: 123_456_789, Forwarded: 123_455_001},
+				{Name: "wan", Mode: "off", Received: 98_765_432, Why: "the driver r8169 has no native XDP: fast-path {mode: generic} works everywhere, but gains little"}},
 			Tables: []fastpath.ObservedTable{
 				{Family: "ipv4", Structure: "staged16", Why: "the fastest on this machine: 38 ns a lookup, direct24 61 ns, trie-map 210 ns", Prefixes: 901_899, UsedBytes: 61 << 20, ImageBytes: 128 << 20},
 				{Family: "ipv6", Structure: "range", Prefixes: 160_147, UsedBytes: 9 << 20, ImageBytes: 32 << 20, Kernel: "there are ip rules: only the kernel knows the way"}},

@@ -46,6 +46,8 @@ type ObservedPort struct {
 	Why       string `json:"why,omitempty"` // why it is off, or can't send
 	Transmits bool   `json:"transmits"`     // packets may leave by it
 	Program   uint32 `json:"program"`       // id
+	Received  uint64 `json:"rx_packets"`    // all that arrived by the interface; filled by who shows it
+	Forwarded uint64 `json:"forwarded"`     // of them, those that the fast path forwarded
 }
 
 // ObservedTable is the routing table of one family.

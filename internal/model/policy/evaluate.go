@@ -49,12 +49,14 @@ func Evaluate(p *Policy, packet Packet, state State) Verdict {
 	if packet.In == "" && packet.Out == "lo" || packet.In == "lo" && packet.Out == "" {
 		return Verdict{Action: Permit} // the router with itself
 	}
-	toSelf := packet.Out == ""
 	from, fromOK := p.zoneOfSide(packet.In)
 	to, toOK := p.zoneOfSide(packet.Out)
 	var pair *Pair
 	if fromOK && toOK {
 		pair = p.Pair(from, to)
+	}
+	if s := p.service(packet, true); s != nil {
+		return Verdict{Action: Permit, Rule: s, Pair: pair}
 	}
 	if pair == nil || !pair.Stateless {
 		switch {
@@ -64,11 +66,8 @@ func Evaluate(p *Policy, packet Packet, state State) Verdict {
 			return Verdict{Action: Deny, Pair: pair}
 		}
 	}
-	for i := range p.Services {
-		s := &p.Services[i]
-		if (toSelf && only(s.To, Self) || packet.In == "" && only(s.From, Self)) && p.matches(s, packet) {
-			return Verdict{Action: Permit, Rule: s, Pair: pair}
-		}
+	if s := p.service(packet, false); s != nil {
+		return Verdict{Action: Permit, Rule: s, Pair: pair}
 	}
 	if pair == nil {
 		if packet.In == "" {
@@ -82,6 +81,17 @@ func Evaluate(p *Policy, packet Packet, state State) Verdict {
 		}
 	}
 	return Verdict{Action: pair.Default, Pair: pair, Log: pair.Log && pair.Default != Permit}
+}
+
+// service is the service of the router that permits a packet, of those that are read before the state or of the others.
+func (p *Policy) service(packet Packet, anyState bool) *Rule {
+	for i := range p.Services {
+		s := &p.Services[i]
+		if s.AnyState == anyState && (packet.Out == "" && only(s.To, Self) || packet.In == "" && only(s.From, Self)) && p.matches(s, packet) {
+			return s
+		}
+	}
+	return nil
 }
 
 // zoneOfSide is the zone of an interface, or Self for none.

@@ -22,7 +22,8 @@ import (
 //     New connections beyond a limit of their source are dropped next.
 //  3. To and from the router, Policy.Services are read first: what its own
 //     services need. Those with To Self are read for packets that come in, those
-//     with From Self for packets that the router sends.
+//     with From Self for packets that the router sends. Those of AnyState are
+//     read before 2.
 //  4. The rules of the pair are read in order, the first that matches decides.
 //     A permit with a limit denies what is above the limit.
 //  5. Else the pair's Default holds.
@@ -133,6 +134,7 @@ type Rule struct {
 	SourcePorts, Ports  Ports      // of TCP, UDP, SCTP and DCCP; only with Protocols among these
 	ICMP                []ICMPType // one of these; nil for all. Only with Protocols 1, 58
 	HopLimit255         bool       // only from the link itself (RFC 4861)
+	AnyState            bool       // of services: conntrack calls such packets invalid, so it is read before the state
 
 	Action    Action
 	Stateless bool

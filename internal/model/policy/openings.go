@@ -19,6 +19,7 @@ type Opening struct {
 	Out        bool           // the router sends them; else they are for it
 	Anywhere   bool           // with Out: by every interface
 	IPv4       bool           // only
+	ICMP       []ICMPType     // with Protocols 1: these types; nil for all
 }
 
 // open permits what services need.
@@ -26,7 +27,8 @@ func (c *compiler) open(o Opening) {
 	if len(o.Interfaces) == 0 && !(o.Out && o.Anywhere) {
 		return
 	}
-	r := Rule{Text: o.Text, Protocols: o.Protocols, Interfaces: slices.Sorted(slices.Values(o.Interfaces)), IPv4: o.IPv4}
+	r := Rule{Text: o.Text, Protocols: o.Protocols, Interfaces: slices.Sorted(slices.Values(o.Interfaces)), IPv4: o.IPv4, ICMP: o.ICMP,
+		AnyState: slices.ContainsFunc(o.ICMP, ICMPType.untracked)}
 	if o.Port != 0 {
 		r.Ports = onePort(o.Port)
 	}
@@ -43,3 +45,9 @@ func (c *compiler) open(o Opening) {
 }
 
 func onePort(port uint16) Ports { return Ports{Ranges: []PortRange{{port, port}}} }
+
+// untracked says whether conntrack knows no connections that such a message begins, and calls it invalid: of IPv4 it tracks
+// questions and answers, and messages of errors, but not router discovery (RFC 1256).
+func (t ICMPType) untracked() bool {
+	return t.Protocol == protoICMP && (t.Type == icmpWords[protoICMP]["router-advertisement"] || t.Type == icmpWords[protoICMP]["router-solicitation"])
+}

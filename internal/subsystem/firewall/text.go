@@ -40,6 +40,8 @@ type text struct {
 	p       *policy.Policy
 	written map[int]bool // rules that have a chain of their own already
 	clocks  clocks       // that schedules are written by
+
+	untracked []string // lines of the services that are read before the state
 }
 
 // Text returns the table of a policy for nft -f, or "" when there is no policy. With
@@ -141,9 +143,12 @@ func (t *text) services() {
 	var in, out []string
 	for i := range t.p.Services {
 		r := &t.p.Services[i]
-		if slices.Equal(r.To, []policy.ZoneID{policy.Self}) {
+		switch {
+		case slices.Equal(r.To, []policy.ZoneID{policy.Self}) && r.AnyState:
+			t.untracked = append(t.untracked, t.rule(r, true)...)
+		case slices.Equal(r.To, []policy.ZoneID{policy.Self}):
 			in = append(in, t.rule(r, true)...)
-		} else {
+		default:
 			out = append(out, t.rule(r, false)...)
 		}
 	}
@@ -239,6 +244,7 @@ func (t *text) forward(early, late []string) {
 // protocols must live through a flood of their zone.
 func (t *text) input(early, late []string) {
 	lines := append([]string{"type filter hook input priority filter; policy drop;", markLine, `iifname "lo" accept`}, t.loops()...)
+	lines = append(lines, t.untracked...)
 	for _, stateless := range []bool{true, false} {
 		var main, slaves []string
 		for from := range t.p.Zones[1:] {

@@ -45,10 +45,18 @@ func (d *DHCPRelay) check(c *checker, path string) {
 
 // RelayAddress is by which the servers know the network of an interface: its first IPv4 address.
 func (cfg *Config) RelayAddress(name string) netip.Addr {
-	for _, a := range cfg.Interfaces[name].Addresses {
-		if a.Addr().Is4() {
-			return a.Addr()
-		}
+	for _, a := range cfg.IPv4Addresses(name) {
+		return a.Addr()
 	}
 	return netip.Addr{}
+}
+
+// IPv4Addresses are those that an interface has by the configuration.
+func (cfg *Config) IPv4Addresses(name string) (list []netip.Prefix) {
+	for _, a := range cfg.Interfaces[name].Addresses {
+		if a.Addr().Is4() {
+			list = append(list, a.Prefix)
+		}
+	}
+	return list
 }

@@ -12,6 +12,7 @@ type Services struct {
 	DHCP                 map[string]*DHCPServer          `yaml:"dhcp" json:"dhcp,omitempty" doc:"DHCP servers (RFC 2131) by interface." names:"interface"`
 	DHCPRelay            map[string]*DHCPRelay           `yaml:"dhcp-relay" json:"dhcp-relay,omitempty" doc:"DHCP relays (RFC 1542) by interface: servers elsewhere give the hosts addresses." names:"interface"`
 	RouterAdvertisements map[string]*RouterAdvertisement `yaml:"router-advertisements" json:"router-advertisements,omitempty" doc:"IPv6 router advertisements (RFC 4861) by interface: hosts form addresses from the advertised prefixes (SLAAC)." names:"interface"`
+	IRDP                 map[string]*IRDP                `yaml:"irdp" json:"irdp,omitempty" doc:"ICMP router discovery (RFC 1256) by interface: IPv4 hosts that listen find their default router." names:"interface"`
 	DHCPv6               map[string]*DHCPv6Server        `yaml:"dhcpv6" json:"dhcpv6,omitempty" doc:"DHCPv6 servers (RFC 8415) by interface, beside router-advertisements: {} tells hosts DNS servers, a pool gives them addresses." names:"interface"`
 	DNS                  *DNSForwarder                   `yaml:"dns" json:"dns,omitempty" doc:"Caching DNS server. It forwards to upstream servers and knows the names below and those of DHCP clients."`
 	NTP                  *NTP                            `yaml:"ntp" json:"ntp,omitempty" doc:"NTP client for the router's clock, and NTP server for hosts."`

@@ -173,3 +173,39 @@ firewall:
 		}
 	}
 }
+
+// Conntrack calls router solicitations invalid; they come in all the same, where they are served, and no other message with them.
+func TestRouterDiscoveryOpening(t *testing.T) {
+	cfg, err := config.Parse("test.yaml", []byte(`version: 1
+interfaces:
+  lan0: {zone: lan, addresses: [192.0.2.1/25]}
+  lan1: {zone: lan, addresses: [192.0.2.129/25]}
+firewall: {policies: [{from: self, to: lan, default: deny}]}
+services: {irdp: {lan0: {}}}
+`))
+	if err == nil {
+		err = config.Check(cfg, config.Secrets{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := policy.Compile(cfg, Openings(cfg), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		in   string
+		kind uint8
+		want policy.Action
+	}{
+		{"lan0", 10, policy.Permit},
+		{"lan1", 10, policy.Deny},
+		{"lan0", 9, policy.Deny}, // what other routers say is not for us
+		{"lan0", 13, policy.Deny},
+	} {
+		p := policy.Packet{In: c.in, Source: netip.MustParseAddr("192.0.2.7"), Destination: netip.MustParseAddr("224.0.0.2"), Protocol: unix.IPPROTO_ICMP, ICMPType: c.kind, HopLimit: 1}
+		if v := policy.Evaluate(r.Policy, p, policy.Invalid); v.Action != c.want {
+			t.Errorf("type %d by %s: %v", c.kind, c.in, v.Action)
+		}
+	}
+}

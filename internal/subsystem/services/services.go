@@ -14,6 +14,7 @@ import (
 	"minne/internal/subsystem/services/dhcpclient"
 	"minne/internal/subsystem/services/dhcpv6client"
 	"minne/internal/subsystem/services/dnsmasq"
+	"minne/internal/subsystem/services/irdp"
 	"minne/internal/subsystem/services/lldp"
 	"minne/internal/subsystem/services/ntp"
 	"minne/internal/subsystem/services/pppoe"
@@ -35,6 +36,7 @@ var All = []*service.Descriptor{
 	&ntp.Service,
 	&ssh.Service,
 	&lldp.Service,
+	&irdp.Service,
 	&wireguard.Service,
 	&tunnels.Service,
 }

@@ -99,7 +99,10 @@ image: build
 build/minne.img: bin/minne $(image_sources)
 	@VERSION="$(VERSION)" sh image/build.sh
 
-test-image: build/minne.img
+build/minne-%.img: bin/minne $(image_sources)
+	@VERSION="$(VERSION)" sh image/build.sh --with $*
+
+test-image: build/minne.img build/minne-wifi.img
 	$(GO) test -count=1 -v -timeout 120m -tags image ./test/image $(ARGS)
 
 test-campus-image: build/minne.img

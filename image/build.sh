@@ -7,7 +7,8 @@
 # the image are that of the commit: one commit, one set of packages and one key give one image, bit for bit.
 #
 #   packages.sh   fetches and unpacks the packages
-#   root.sh       picks the router's files out of them: the squashfs, with kernel and initramfs in it
+#   root.sh       picks the router's files out of them: the base's squashfs, with kernel and initramfs in it
+#   sets.sh       the same for the sets that are built (--with)
 #   disk.sh       partitions, GRUB, file systems
 set -eu
 cd "$(dirname "$0")/.."
@@ -15,12 +16,19 @@ die() { printf 'image: %s\n' "$*" >&2; exit 1; }
 say() { printf '%3ds  %s\n' $(($(date +%s) - began)) "$*"; }
 began=$(date +%s)
 
-arch=amd64 slot_size=128 packages='' firmware='' key='' fresh='' only_fetch=''
+. image/packages.sh
+. image/root.sh
+. image/sets.sh
+. image/disk.sh
+
+arch=amd64 slot_size=128 sets='' packages='' firmware='' key='' fresh='' only_fetch=''
+base_limit=75000000 # bytes: a base that grows past it has something in it that should be a set
 usage() {
 	cat <<-END
-	./dev image [--size MiB] [--firmware] [--packages MANIFEST] [--key FILE] [--fresh] [--fetch] [--arch amd64]
+	./dev image [--with SET[,SET]] [--size MiB] [--firmware] [--packages MANIFEST] [--key FILE] [--fresh] [--fetch] [--arch amd64]
+	  --with      sets to add to the base, of: $all_sets
 	  --size      room for each of the two systems (default $slot_size)
-	  --firmware  firmware that is not free, for Wi-Fi and some wired chips
+	  --firmware  firmware that is not free, for some wired chips, and Wi-Fi's with that set
 	  --packages  the packages of an earlier build, by its manifest: refused when the mirror has others
 	  --key       ed25519 private key (PEM, minne lab keygen) that signs the upgrade file, and whose upgrades the image takes; a
 	              public key gives the same image and an unsigned upgrade file. Without --key, one that is made in build/ once,
@@ -32,6 +40,7 @@ usage() {
 while [ $# -gt 0 ]; do
 	case $1 in
 	--arch) arch=$2; shift 2 ;;
+	--with) sets=$(printf '%s\n' "$2" | tr ',' '\n' | sort -u); shift 2 ;;
 	--size) slot_size=$2; shift 2 ;;
 	--packages) packages=$2; shift 2 ;;
 	--key) key=$2; shift 2 ;;
@@ -43,6 +52,9 @@ while [ $# -gt 0 ]; do
 	esac
 done
 [ "$arch" = amd64 ] || die "--arch $arch: the disk image is for amd64; the programs alone are built for others by: make cross"
+for set in $sets; do
+	[ -e "image/sets/$set" ] || die "--with $set: expected one of: $all_sets"
+done
 [ "$(id -u)" = 0 ] || die "run as root: it works in a chroot"
 if [ -z "$key" ] && [ -z "$only_fetch" ]; then
 	key=build/upgrade.key
@@ -56,28 +68,28 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
 umask 022
 work=$PWD/build/image/$arch
-name=minne-$version-$arch
+# with is the name of the sets in those of files: -wifi
+with=$(for set in $sets; do printf -- '-%s' "$set"; done)
+name=minne-$version$with-$arch
 mkdir -p "$work"
 exec 9>"$work/lock"
 flock 9
-
-. image/packages.sh
-. image/root.sh
-. image/disk.sh
 
 say "packages"
 fetch_packages
 [ -z "$only_fetch" ] || exit 0
 say "system"
 make_root
+make_sets
+seal_system
 say "disk"
 make_disk
 say "manifest"
 make_manifest
 say "compressing"
 zstd -q -f -T0 -15 "build/$name.img" -o "build/$name.img.zst"
-(cd build && sha256sum "$name.img" "$name.img.zst" "$name.upgrade" "$name.manifest.json" >"$name.sha256")
-ln -sfn "$name.img" build/minne.img
-ln -sfn "$name.upgrade" build/minne.upgrade
+(cd build && sha256sum "$name.img" "$name.img.zst" "$name.upgrade" "$name".*.json >"$name.sha256")
+ln -sfn "$name.img" "build/minne$with.img"
+ln -sfn "$name.upgrade" "build/minne$with.upgrade"
 say "done"
 ls -ls "build/$name.img" "build/$name.img.zst" "build/$name.upgrade" "build/$name.manifest.json"

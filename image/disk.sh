@@ -22,7 +22,8 @@ make_disk() {
 	file_systems
 	place 2 "$dir/esp.img"
 	place 3 "$dir/state.img"
-	place 4 "$dir/system.squashfs"
+	head -c "$system_size" "build/$name.upgrade" >"$dir/system"
+	place 4 "$dir/system"
 	trailer=$((slot_size * mib - 4096))
 	dd if="$dir/trailer" of="$disk" bs=4096 seek=$(((${start_4} * mib + trailer) / 4096)) conv=notrunc status=none
 	place 6 "$dir/config.img"

@@ -5,12 +5,15 @@
 # unpacked in the last week.
 
 debian=trixie
-firmware_packages="firmware-iwlwifi firmware-atheros firmware-mediatek firmware-realtek firmware-bnx2 firmware-bnx2x"
+# Firmware that is not free, for wired cards. That of the sets stands in their files.
+firmware_packages="firmware-realtek firmware-bnx2 firmware-bnx2x"
+firmware_files="usr/lib/firmware/rtl_nic usr/lib/firmware/bnx2*"
 
-# package_words prints the names in image/packages, with versions where a manifest pins them.
+# package_words prints the names in image/packages and in the files of the sets, with versions where a manifest pins them.
 package_words() {
-	sed 's/#.*//' image/packages | tr -s ' \n' '\n' | sed '/^$/d'
-	if [ -n "$firmware" ]; then printf '%s\n' $firmware_packages; fi
+	words image/packages
+	set_words "$all_sets" package
+	if [ -n "$firmware" ]; then { printf '%s\n' $firmware_packages; set_words "$all_sets" unfree; } | sort -u; fi
 	if [ -n "$packages" ]; then
 		sed -n 's/^ *{"package": "\([^"]*\)", "version": "\([^"]*\)".*/\1=\2/p' "$packages"
 	fi
@@ -63,17 +66,28 @@ make_manifest() {
 	{
 		printf '{\n  "version": "%s",\n  "arch": "%s",\n  "built": "%s",\n  "commit": "%s",\n  "debian": "%s",\n  "kernel": "%s",\n' \
 			"$version" "$arch" "$(stamp)" "$(git rev-parse HEAD)" "$debian" "$kernel"
-		printf '  "system": {"size": %s, "sha256": "%s"},\n  "packages": [\n' "$system_size" "$system_sha256"
-		while read -r hash package number; do
-			grep -qx "$package" "$work/packages.used" && used=true || used=false
-			printf '    {"package": "%s", "version": "%s", "sha256": "%s", "in_image": %s, "licences": [%s]},\n' \
-				"$package" "$number" "$hash" "$used" "$(licences "$package")"
-		done <"$work/debian.packages" | sed '$s/,$//'
+		printf '  "system": {"size": %s, "sha256": "%s"},\n  "sets": [%s],\n  "packages": [\n' "$system_size" "$system_sha256" \
+			"$(for set in $sets; do printf '"%s"\n' "$set"; done | paste -sd, | sed 's/,/, /g')"
+		list_packages "$work/packages.used" | sed '$s/,$//'
 		printf '  ],\n  "files": [\n'
-		(cd "$work/debian/stage/root" && find . -type f -printf '%P\n' | sort | xargs -d '\n' sha256sum) |
-			sed 's/^\([0-9a-f]*\)  \(.*\)/    {"path": "\/\2", "sha256": "\1"},/' | sed '$s/,$//'
+		list_files "$root"
 		printf '  ]\n}\n'
 	} >"build/$name.manifest.json"
+}
+
+# list_packages prints all packages that were fetched as JSON, a line each. Those whose names are in file $1 are in the image.
+list_packages() {
+	while read -r hash package number; do
+		grep -qx "$package" "$1" && used=true || used=false
+		printf '    {"package": "%s", "version": "%s", "sha256": "%s", "in_image": %s, "licences": [%s]},\n' \
+			"$package" "$number" "$hash" "$used" "$(licences "$package")"
+	done <"$work/debian.packages"
+}
+
+# list_files prints the files in $1 with their hashes as JSON.
+list_files() {
+	(cd "$1" && find . -type f -printf '%P\n' | sort | xargs -d '\n' sha256sum) |
+		sed 's/^\([0-9a-f]*\)  \(.*\)/    {"path": "\/\2", "sha256": "\1"},/' | sed '$s/,$//'
 }
 
 # licences prints the licences of a package as JSON strings.

@@ -25,6 +25,7 @@ import (
 type upgradeFlags struct {
 	status, undo, trial          bool
 	downgrade, noRestart, asJSON bool
+	without                      []string
 	within                       time.Duration
 }
 
@@ -60,6 +61,7 @@ a crash or a hang, the old system boots again.`,
 	c.Flags().BoolVar(&f.undo, "undo", false, "fall back to the system in the other slot")
 	c.Flags().BoolVar(&f.trial, "trial", false, "the trial after the first boot of an upgrade: wait until everything works, or fall back (the image runs this)")
 	c.Flags().BoolVar(&f.downgrade, "downgrade", false, "accept a system that is older than the running one")
+	c.Flags().StringSliceVar(&f.without, "without", nil, "`sets` of the running system that the new one may lack, as wifi")
 	c.Flags().BoolVar(&f.noRestart, "no-restart", false, "do not restart the router; the new system boots at the next restart")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "with --status: print JSON")
 	c.Flags().DurationVar(&f.within, "within", 5*time.Minute, "`time` after its start in which the new system must have everything working, 30s to 1h")
@@ -94,7 +96,7 @@ func (a *app) upgrade(ctx context.Context, m upgrade.Medium, f upgradeFlags, arg
 	case f.trial:
 		return a.upgradeTrial(ctx, m, promises)
 	}
-	o := upgrade.Options{Downgrade: f.downgrade, Progress: a.progress()}
+	o := upgrade.Options{Downgrade: f.downgrade, Without: f.without, Progress: a.progress()}
 	o.Promised = func(to slot.System, target string) error { return a.promise(ctx, m, f, promises, to, target) }
 	if o.Keys, err = upgrade.Keys(upgrade.KeysDir, upgrade.LocalKeysDir); err != nil {
 		return err
@@ -103,7 +105,7 @@ func (a *app) upgrade(ctx context.Context, m upgrade.Medium, f upgradeFlags, arg
 	if f.undo {
 		var to slot.System
 		if target, to, err = m.Undo(o); err == nil {
-			fmt.Fprintf(a.out, "slot %s: version %s, built %s\n", target, to.Version, to.Built.Format(time.DateTime))
+			fmt.Fprintf(a.out, "slot %s: version %s%s, built %s\n", target, to.Version, upgrade.WithSets(to), to.Built.Format(time.DateTime))
 			a.warnOfSchema(to)
 		}
 	} else {
@@ -132,7 +134,7 @@ func (a *app) install(ctx context.Context, m upgrade.Medium, name string, o upgr
 		return "", err
 	}
 	to := source.Trailer
-	fmt.Fprintf(a.out, "version %s, built %s, %.1f MB\n", to.Version, to.Built.Format(time.DateTime), float64(to.Size)/1e6)
+	fmt.Fprintf(a.out, "version %s%s, built %s, %.1f MB\n", to.Version, upgrade.WithSets(to.System), to.Built.Format(time.DateTime), float64(to.Size)/1e6)
 	a.warnOfSchema(to.System)
 	return m.Install(ctx, source, o)
 }

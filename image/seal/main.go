@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command seal makes an upgrade file: a squashfs with the trailer that describes
-// and signs it, and the trailer for a slot of the image, which needs no signature:
+// Command seal makes an upgrade file: the layers of a system, the base and its sets, with the trailer that describes
+// and signs them, and the trailer for a slot of the image, which needs no signature:
 // so anybody can build the same image who has the public key. image/build.sh runs it.
 package main
 
@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"minne/internal/appliance/slot"
@@ -32,8 +33,8 @@ func main() {
 }
 
 func seal(s slot.System, built, keyFile string, args []string) error {
-	if len(args) != 3 {
-		return errors.New("expected three names: the squashfs, the upgrade file and the slot's trailer to write")
+	if len(args) < 3 {
+		return errors.New("expected the upgrade file and the slot's trailer to write, and layers as NAME=FILE, the base first")
 	}
 	var err error
 	if s.Built, err = time.Parse(time.RFC3339, built); err != nil {
@@ -43,17 +44,16 @@ func seal(s slot.System, built, keyFile string, args []string) error {
 	if _, public := keyfile.Public(keyFile); err != nil && public != nil {
 		return err
 	}
-	in, err := os.Open(args[0])
+	out, err := os.Create(args[0])
 	if err != nil {
 		return err
 	}
-	defer in.Close()
-	if s, err = slot.Describe(s, in); err != nil {
+	if s, err = pack(s, out, args[2:]); err != nil {
 		return err
 	}
 	unsigned, err := slot.Seal(s, nil)
 	if err == nil {
-		err = os.WriteFile(args[2], unsigned, 0o644)
+		err = os.WriteFile(args[1], unsigned, 0o644)
 	}
 	if err != nil {
 		return err
@@ -62,16 +62,32 @@ func seal(s slot.System, built, keyFile string, args []string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := in.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	out, err := os.Create(args[1])
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	if err == nil {
-		_, err = out.Write(trailer)
-	}
+	_, err = out.Write(trailer)
 	return errors.Join(err, out.Close())
+}
+
+// pack writes the payload. That of a base alone is its squashfs, and its description names no layers.
+func pack(s slot.System, out *os.File, layers []string) (slot.System, error) {
+	var names []string
+	var contents []io.Reader
+	for _, l := range layers {
+		name, path, _ := strings.Cut(l, "=")
+		f, err := os.Open(path)
+		if err != nil {
+			return s, err
+		}
+		defer f.Close()
+		names, contents = append(names, name), append(contents, f)
+	}
+	packed, err := slot.Pack(out, names, contents)
+	if err != nil {
+		return s, err
+	}
+	if len(packed) > 1 {
+		s.Layers = packed
+	}
+	if _, err := out.Seek(0, io.SeekStart); err != nil {
+		return s, err
+	}
+	return slot.Describe(s, out)
 }

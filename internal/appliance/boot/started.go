@@ -141,7 +141,11 @@ func (r Report) Text() string {
 	if r.Trial {
 		kind = ", to be tried"
 	}
-	fmt.Fprintf(&b, "slot %s%s, running from %s\n", r.Slot, kind, r.Root)
+	sets := ""
+	if len(r.Sets) > 0 {
+		sets = " with " + strings.Join(r.Sets, ", ")
+	}
+	fmt.Fprintf(&b, "slot %s%s%s, running from %s\n", r.Slot, sets, kind, r.Root)
 	at := func(name string, began, took time.Duration, failed string) {
 		fmt.Fprintf(&b, "%8.2f s  %-14s", began.Seconds(), name)
 		if took > 0 {

@@ -5,10 +5,13 @@ package slot
 import (
 	"bytes"
 	"crypto/ed25519"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +56,48 @@ func TestTrailer(t *testing.T) {
 		if err := got.CheckPayload(bytes.NewReader(medium)); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%s: a flipped bit gave %v", name, err)
 		}
+	}
+}
+
+func TestLayers(t *testing.T) {
+	var medium bytes.Buffer
+	base, wifi, snmp := bytes.Repeat([]byte("base"), 30000), []byte("of Wi-Fi"), bytes.Repeat([]byte("snmp"), 40000)
+	layers, err := Pack(&medium, []string{Base, "wifi", "snmp"}, []io.Reader{bytes.NewReader(base), bytes.NewReader(wifi), bytes.NewReader(snmp)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range [][]byte{base, wifi, snmp} {
+		l := layers[i]
+		if l.At%layerAlign != 0 || !bytes.Equal(medium.Bytes()[l.At:l.At+l.Bytes], want) || l.Hash != fmt.Sprintf("%x", sha256.Sum256(want)) {
+			t.Errorf("layer %+v", l)
+		}
+	}
+	s, err := Describe(System{Version: "1", Arch: "amd64", Layers: layers}, bytes.NewReader(medium.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trailer, err := Seal(s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	medium.Write(trailer)
+	got, err := Read(bytes.NewReader(medium.Bytes()), int64(medium.Len()))
+	if err != nil || got.CheckPayload(bytes.NewReader(medium.Bytes())) != nil {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if sets := got.Sets(); !slices.Equal(sets, []string{"wifi", "snmp"}) {
+		t.Errorf("sets %q", sets)
+	}
+	if lost := got.Lacks(System{Layers: layers[:2]}); !slices.Equal(lost, []string{"snmp"}) {
+		t.Errorf("lost are %q", lost)
+	}
+	if lost := (System{}).Lacks(got.System); len(lost) > 0 {
+		t.Errorf("a base alone loses %q", lost)
+	}
+	// An initramfs that knows no layers takes what stands behind the last of these words.
+	line := string(trailer)
+	if at := strings.LastIndex(line, `"size":`); !strings.HasPrefix(line[at:], fmt.Sprintf(`"size":%d,`, s.Size)) || strings.Count(line, `"sha256"`) != 1 {
+		t.Errorf("size and hash of the whole payload are not the last of their names:\n%s", line)
 	}
 }
 

@@ -4,8 +4,8 @@
 // partitions that hold a system each, and the few words beside them that say
 // which one to boot.
 //
-// A slot holds a payload, a squashfs from its first byte on, and a trailer in its
-// last 4096 bytes that describes the payload:
+// A slot holds a payload, a squashfs from its first byte on and further ones behind it for what is added to it (see Layer),
+// and a trailer in its last 4096 bytes that describes the payload:
 //
 //	MINNE-SLOT 1
 //	{"version":"1.2.3","arch":"amd64","built":"…","schema":1,"size":33554432,"sha256":"…"}
@@ -47,9 +47,10 @@ type System struct {
 	Version string    `json:"version"`
 	Arch    string    `json:"arch"` // as Go and Debian name it: amd64
 	Built   time.Time `json:"built"`
-	Schema  int       `json:"schema"` // version of the configuration format it reads
-	Size    int64     `json:"size"`   // of the payload in bytes
-	SHA256  string    `json:"sha256"` // of the payload, hex
+	Schema  int       `json:"schema"`           // version of the configuration format it reads
+	Size    int64     `json:"size"`             // of the payload in bytes
+	SHA256  string    `json:"sha256"`           // of the payload, hex
+	Layers  []Layer   `json:"layers,omitempty"` // of a payload with sets; none: the payload is the base alone
 }
 
 // Trailer is a system's description as it stands on the medium.

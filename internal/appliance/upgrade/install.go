@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 type Options struct {
 	Keys      []ed25519.PublicKey // whose systems are taken
 	Downgrade bool                // take one that was built before the running one
+	Without   []string            // sets of the running system that may be lost
 	// Promised is called when all is written, before the new slot is to be booted: what
 	// it keeps is what the trial compares with. Its error ends the installation.
 	Promised func(to slot.System, target string) error
@@ -43,7 +45,15 @@ func (m Medium) Check(s *Source, o Options) error {
 		return fmt.Errorf("%s is for %s: this router is %s", s.Name, s.Trailer.Arch, runtime.GOARCH)
 	}
 	running, err := m.Holds(m.Booted, false)
-	if err == nil && s.Trailer.Built.Before(running.Built) && !o.Downgrade {
+	if err != nil {
+		return nil // a damaged system is replaced by any
+	}
+	if lost := slices.DeleteFunc(running.Lacks(s.Trailer.System), func(name string) bool { return slices.Contains(o.Without, name) }); len(lost) > 0 {
+		list := strings.Join(lost, ",")
+		return fmt.Errorf("%s lacks what the running system has: %s: build it with ./dev image --with %s, or add --without %s to lose it",
+			s.Name, list, strings.Join(running.Sets(), ","), list)
+	}
+	if s.Trailer.Built.Before(running.Built) && !o.Downgrade {
 		return fmt.Errorf("%s is version %s, built %s; the running one is %s, built %s: add --downgrade to install an older version",
 			s.Name, s.Trailer.Version, s.Trailer.Built.Format(time.DateTime), running.Version, running.Built.Format(time.DateTime))
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"time"
 
 	"minne/internal/appliance/slot"
@@ -69,6 +70,14 @@ func (m Medium) Status(promises string) (Status, error) {
 	return s, nil
 }
 
+// WithSets tells what is added to a system's base, to stand behind its version.
+func WithSets(s slot.System) string {
+	if sets := s.Sets(); len(sets) > 0 {
+		return " with " + strings.Join(sets, ", ")
+	}
+	return ""
+}
+
 // Print writes the status for people.
 func (s Status) Print(w io.Writer) error {
 	for _, h := range s.Slots {
@@ -78,7 +87,7 @@ func (s Status) Print(w io.Writer) error {
 		}
 		text := h.Problem // which names the slot
 		if h.System != nil {
-			text = fmt.Sprintf("slot %s  version %s, built %s, boots %s", h.Name, h.System.Version, h.System.Built.Format(time.DateTime), h.Boots)
+			text = fmt.Sprintf("slot %s  version %s%s, built %s, boots %s", h.Name, h.System.Version, WithSets(*h.System), h.System.Built.Format(time.DateTime), h.Boots)
 		}
 		if _, err := fmt.Fprintf(w, "%s %s\n", mark, text); err != nil {
 			return err

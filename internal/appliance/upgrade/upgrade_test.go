@@ -311,6 +311,56 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// A set of the running system is lost only when it is named.
+func TestSetsAreKept(t *testing.T) {
+	with := func(names ...string) func(*slot.System) {
+		return func(s *slot.System) {
+			s.Layers = []slot.Layer{{Name: slot.Base}}
+			for _, name := range names {
+				s.Layers = append(s.Layers, slot.Layer{Name: name})
+			}
+		}
+	}
+	upgrade := func(t *testing.T, change func(*slot.System), without ...string) (*stick, error) {
+		s := newStick(t, nil)
+		running := system("1", 1000, 3<<20, private, with("wifi", "snmp"))
+		copy(s.a.stable[slotSize-slot.TrailerSize:], running[len(running)-slot.TrailerSize:])
+		o := options
+		o.Without = without
+		_, err := s.Install(t.Context(), open(t, write2(t, system("2", 2000, 1<<20, private, change))), o)
+		return s, err
+	}
+	for name, c := range map[string]struct {
+		change  func(*slot.System)
+		without []string
+		says    string
+	}{
+		"a base alone":  {nil, nil, "lacks what the running system has: wifi,snmp: build it with ./dev image --with wifi,snmp, or add --without wifi,snmp"},
+		"one of them":   {with("wifi"), nil, "--without snmp to lose it"},
+		"another named": {with("wifi"), []string{"wifi"}, "--without snmp to lose it"},
+	} {
+		s, err := upgrade(t, c.change, c.without...)
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v: expected %q", name, err, c.says)
+		}
+		if len(bytes.Trim(s.b.stable, "\x00")) > 0 {
+			t.Errorf("%s: the other slot was touched", name)
+		}
+	}
+	for name, c := range map[string]struct {
+		change  func(*slot.System)
+		without []string
+	}{
+		"all and more": {with("lldp", "snmp", "wifi"), nil},
+		"named":        {nil, []string{"snmp", "wifi"}},
+	} {
+		s, err := upgrade(t, c.change, c.without...)
+		if err != nil || s.boot(t).Version != "2" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestOverHTTP(t *testing.T) {
 	file := system("2", 2000, 3<<20+5, private, nil)
 	cut := false

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/appliance/boot"
 	"minne/internal/daemon/show"
 	"minne/internal/subsystem/services"
 	"minne/internal/subsystem/services/service"
@@ -43,6 +44,9 @@ func ReadVersions(ctx context.Context, minne, daemon string) (show.VersionView, 
 		return v, os.NewSyscallError("uname", err)
 	}
 	v.Kernel, v.Machine = unix.ByteSliceToString(u.Release[:]), unix.ByteSliceToString(u.Machine[:])
+	if booted, err := boot.ReadReport(); err == nil {
+		v.Sets = booted.Sets
+	}
 	for _, p := range slices.Concat(usedPrograms, services.Programs()) {
 		v.Programs = append(v.Programs, show.UsedProgram{Name: p.Name, Version: versionOf(ctx, p.Version), For: p.For, Package: p.Package})
 	}

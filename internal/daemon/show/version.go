@@ -5,6 +5,7 @@ package show
 import (
 	"fmt"
 	"io"
+	"strings"
 )
 
 // VersionView answers show version.
@@ -14,6 +15,7 @@ type VersionView struct {
 	Kernel   string        `json:"kernel"`
 	Machine  string        `json:"machine"`
 	System   string        `json:"system,omitempty"` // the distribution
+	Sets     []string      `json:"sets,omitempty"`   // what the image has besides its base
 	Programs []UsedProgram `json:"programs"`
 }
 
@@ -41,6 +43,9 @@ func Version(w io.Writer, v VersionView) error {
 	t.Row("Linux", v.Kernel, fmt.Sprintf("forwarding (%s)", v.Machine))
 	if v.System != "" {
 		t.Row("system", v.System, "")
+	}
+	if len(v.Sets) > 0 {
+		t.Row("sets", strings.Join(v.Sets, ", "), "laid over the image's base")
 	}
 	for _, p := range v.Programs {
 		text := p.Version

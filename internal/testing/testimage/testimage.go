@@ -62,17 +62,19 @@ type Machine struct {
 	complaint bytes.Buffer // what QEMU says itself
 }
 
-// Copy makes a disk of the image build/minne.img, which ./dev image makes.
-func Copy(t *testing.T) string {
+// Copy makes a disk of the image build/minne.img, which ./dev image makes; of build/minne-wifi.img for the set "wifi" (./dev
+// image --with wifi).
+func Copy(t *testing.T, sets ...string) string {
 	t.Helper()
 	top, err := moduleRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
+	name := strings.Join(append([]string{"minne"}, sets...), "-")
 	disk := filepath.Join(t.TempDir(), "disk.img")
-	out, err := exec.Command("cp", "--sparse=always", filepath.Join(top, "build/minne.img"), disk).CombinedOutput()
+	out, err := exec.Command("cp", "--sparse=always", filepath.Join(top, "build", name+".img"), disk).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s\nmake the image first: ./dev image", out)
+		t.Fatalf("%s\nmake the image first: ./dev image, with --with SET for %s", out, name)
 	}
 	return disk
 }

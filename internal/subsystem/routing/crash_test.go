@@ -5,7 +5,9 @@ package routing
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -134,7 +136,15 @@ func TestEarlySessionIsReset(t *testing.T) {
 	}
 	l.eventually("both are gone", l.gone(bgpd, zebra))
 	argv := append(slices.Clone(l.host.wrap), l.host.argv(bgpd, 0)...)
-	if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+	said, err := os.Create(filepath.Join(t.TempDir(), "said")) // no pipe: FRR 10's daemon keeps it open
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	start := exec.Command(argv[0], argv[1:]...)
+	start.Stdout, start.Stderr = said, said
+	if err := start.Run(); err != nil {
+		out, _ := os.ReadFile(said.Name())
 		t.Fatalf("%v: %s", err, out)
 	}
 	v, err := dialVTY(context.Background(), bgpd, l.host.socket(bgpd))

@@ -5,6 +5,7 @@ package routing
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -248,15 +249,32 @@ func (r *Routing) destinations(ctx context.Context, families []string) (map[stri
 		if !slices.Contains(families, f.family) {
 			continue
 		}
-		var raw map[string][]struct {
-			Prefixes uint64 `json:"totalPrefixes"`
-		}
+		var raw map[string]json.RawMessage
 		if err := r.show(ctx, bgpd, "show bgp "+f.family+" unicast statistics json", &raw); err != nil {
 			return nil, err
 		}
-		for _, vrf := range raw[f.key] {
-			out[f.family] += vrf.Prefixes
+		n, err := totalPrefixes(raw[f.key])
+		if err != nil {
+			return nil, err
 		}
+		out[f.family] = n
 	}
 	return out, nil
+}
+
+// totalPrefixes reads what bgpd says of the table of one family. FRR 10 has numbers beside the families.
+func totalPrefixes(family json.RawMessage) (sum uint64, err error) {
+	var tables []struct {
+		Prefixes uint64 `json:"totalPrefixes"`
+	}
+	if family == nil {
+		return 0, nil
+	}
+	if err := json.Unmarshal(family, &tables); err != nil {
+		return 0, fmt.Errorf("bgpd: statistics of a table: %w", err)
+	}
+	for _, t := range tables {
+		sum += t.Prefixes
+	}
+	return sum, nil
 }

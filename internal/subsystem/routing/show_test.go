@@ -4,6 +4,7 @@ package routing
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"testing"
 )
@@ -72,6 +73,24 @@ func TestOSPFWords(t *testing.T) {
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)
+		}
+	}
+}
+
+// FRR 10 has numbers beside the families in its statistics.
+func TestTotalPrefixes(t *testing.T) {
+	for text, want := range map[string]uint64{
+		`{"ipv4Unicast":[{"instance":"VRF default","totalPrefixes":4}]}`:                                                                4,
+		`{"ipv4Unicast":[{"totalPrefixes":4},{"totalPrefixes":3}],"bgpBestPathCalls":12,"bgpNodeOnQueue":0,"bgpNodeDeferredOnQueue":0}`: 7,
+		`{"ipv4Unicast":[]}`:                           0,
+		`{"warning":"Default BGP instance not found"}`: 0,
+	} {
+		var raw map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(text), &raw); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := totalPrefixes(raw["ipv4Unicast"]); err != nil || n != want {
+			t.Errorf("%s: %d, %v; expected %d", text, n, err, want)
 		}
 	}
 }

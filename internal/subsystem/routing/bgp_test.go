@@ -306,6 +306,7 @@ func TestBGPSurvivesCrashes(t *testing.T) {
 	l.eventually("routes", l.via("-6", "2a01:1::/32", "to-a"))
 	l.eventually("own routes", func() string { return contains(birdA("show", "route"), "9.9.0.0/16") })
 	l.eventually("End-of-RIB", func() string { return contains(birdA("show", "protocols", "all", "r"), "Established") })
+	l.deferral(true)
 	gone := l.deletions("bgp")
 
 	lost := make(chan struct{})
@@ -345,6 +346,7 @@ func TestBGPSurvivesCrashes(t *testing.T) {
 		n, up := l.established("isp-a")
 		return map[bool]string{false: fmt.Sprint(n, up)}[up]
 	})
+	l.deferral(false)
 	time.Sleep(2 * time.Second) // deferral of the best path: routes come back by End-of-RIB
 	l.eventually("routes", l.via("-4", "4.4.0.0/16", "to-a"))
 	ranks, err := l.router.Ranks(context.Background(), false, "bgp")
@@ -396,6 +398,7 @@ func TestBGPSurvivesCrashes(t *testing.T) {
 	if n := l.router.Commands(); n != 0 {
 		t.Errorf("adoption sent %d commands", n)
 	}
+	l.deferral(false)
 	l.supervise()
 	restarted(bgpd) // and notices their end though they are no children
 	l.eventually("configured again", func() string {

@@ -121,11 +121,7 @@ func renderBGPGlobals(l *lines, cfg *config.Config, b *config.BGP) {
 		if t := seconds(b.RestartTime); t != frrRestartTime {
 			l.add(" bgp graceful-restart restart-time %d", t)
 		}
-		// bgpd counts its first start as a restart: it would hold back the choice of
-		// paths until every peer has said all, and then choose 10,000 a second. With
-		// the full table that is a minute and a half without routes. What is in the
-		// kernel stays there either way in FRR 8; newer ones don't get this line.
-		l.add(" bgp graceful-restart select-defer-time 0")
+		l.add(" %s", noDeferral) // of newer FRRs only at a cold start: see cold.go
 		l.add(" bgp graceful-restart")
 		l.add(" bgp graceful-restart preserve-fw-state")
 		l.add(" bgp graceful-restart rib-stale-time %d", ribStaleTime)

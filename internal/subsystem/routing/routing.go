@@ -100,7 +100,7 @@ func (r *Routing) configure(ctx context.Context, daemon string, d Desired) error
 		return err
 	}
 	want := parse(d.text[daemon])
-	if err := v.fit(ctx, want); err != nil {
+	if err := v.fit(ctx, have, want, r.host.keepsRoutes); err != nil {
 		return err
 	}
 	commands := difference(have, want)

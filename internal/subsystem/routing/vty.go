@@ -164,35 +164,37 @@ var needs = []struct {
 		"OSPFv3 authentication as in RFC 7166 needs FRR 9.1 or newer, this is %d.%d, whose digest no other router accepts; upgrade FRR or remove auth below routing.ospf3"},
 }
 
-// outgrown lists lines that help an older FRR and harm a newer one, from major version to on.
-var outgrown = []struct {
-	daemon, line string
-	to           int
-}{
-	// A newer bgpd that defers nothing tells zebra at once that it has all its routes: after a crash zebra
-	// would take them out of the kernel until the peers have told them again.
-	{bgpd, "bgp graceful-restart select-defer-time 0", 9},
-}
-
-// fit takes out of a desired configuration what this daemon has outgrown.
-func (v *vty) fit(ctx context.Context, want *node) error {
-	for _, o := range outgrown {
-		if o.daemon != v.daemon || !slices.ContainsFunc(flat(want), func(l string) bool { return strings.HasSuffix(l, o.line) }) {
-			continue
-		}
-		major, _, err := v.version(ctx)
+// fit takes out of a desired configuration what helps an older FRR and harms this one. have is the running configuration,
+// kept says whether the kernel has routes of BGP.
+func (v *vty) fit(ctx context.Context, have, want *node, kept func(context.Context) (bool, error)) error {
+	if v.daemon != bgpd || !slices.ContainsFunc(flat(want), isNoDeferral) {
+		return nil
+	}
+	major, _, err := v.version(ctx)
+	if err != nil || major < 9 {
+		return err
+	}
+	// A newer bgpd that defers nothing tells zebra at once that it has all its routes: after a crash zebra would take
+	// them out of the kernel until the peers have told them again. In a bgpd that runs the line changes nothing any more.
+	runs := slices.ContainsFunc(have.sub, func(n *node) bool { return strings.HasPrefix(n.line, "router bgp ") })
+	stays := slices.ContainsFunc(flat(have), isNoDeferral)
+	if !runs {
+		routes, err := kept(ctx)
 		if err != nil {
 			return err
 		}
-		if major < o.to {
-			continue
-		}
-		for _, context := range want.sub {
-			context.sub = slices.DeleteFunc(context.sub, func(n *node) bool { return n.line == o.line })
-		}
+		stays = !routes
+	}
+	if stays {
+		return nil
+	}
+	for _, context := range want.sub {
+		context.sub = slices.DeleteFunc(context.sub, func(n *node) bool { return isNoDeferral(n.line) })
 	}
 	return nil
 }
+
+func isNoDeferral(line string) bool { return strings.HasSuffix(line, noDeferral) }
 
 // supports returns an error when the configuration needs a newer daemon.
 func (v *vty) supports(ctx context.Context, want *node) error {

@@ -160,9 +160,9 @@ func (m Machine) interrupt(number int) string {
 	return m.path("proc/irq", strconv.Itoa(number), "smp_affinity_list")
 }
 
-// SetInterrupt has a processor take an interrupt.
-func (m Machine) SetInterrupt(number, cpu int) error {
-	return write(m.interrupt(number), strconv.Itoa(cpu))
+// SetInterrupt has processors take an interrupt; the card chooses one of them.
+func (m Machine) SetInterrupt(number int, cpus []int) error {
+	return write(m.interrupt(number), List(cpus))
 }
 
 // Senders returns the transmit queues of a device; none for one with a single queue. index is the link's.

@@ -110,16 +110,16 @@ func TestMachine(t *testing.T) {
 	if got, err := m.Interrupts("eth0", 3); err != nil || got != nil {
 		t.Errorf("%v, %v", got, err)
 	}
-	if err := m.SetInterrupt(27, 2); err != nil {
+	if err := m.SetInterrupt(27, []int{0, 2}); err != nil {
 		t.Error(err)
 	}
 	if err := m.SetSender("eth0", 0, []int{0, 1}); err != nil {
 		t.Error(err)
 	}
-	if got, _ := m.Interrupts("eth0", 2); len(got) != 4 || !slices.Equal(got[2].CPUs, []int{2}) {
+	if got, _ := m.Interrupts("eth0", 2); len(got) != 4 || !slices.Equal(got[2].CPUs, []int{0, 2}) {
 		t.Errorf("%v", got)
 	}
-	if err := m.SetInterrupt(99, 0); err == nil {
+	if err := m.SetInterrupt(99, []int{0}); err == nil {
 		t.Error("an interrupt that is not there")
 	}
 }

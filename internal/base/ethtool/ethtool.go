@@ -89,6 +89,9 @@ var (
 	LargeReceive = Offload{"large-receive-offload", unix.ETHTOOL_GFLAGS, unix.ETHTOOL_SFLAGS, 1 << 15}
 )
 
+// filters are rules of a card, without which many drivers take none.
+var filters = Offload{"ntuple-filters", unix.ETHTOOL_GFLAGS, unix.ETHTOOL_SFLAGS, 1 << 27}
+
 // value is struct ethtool_value.
 type value struct{ command, data uint32 }
 

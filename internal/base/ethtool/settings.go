@@ -24,16 +24,17 @@ const (
 	FlowControl Setting = "flow control"              // 0 or 1, both directions (-A)
 	EEE         Setting = "energy-efficient Ethernet" // 0 or 1 (--set-eee)
 	UDPPorts    Setting = "UDP ports in the hash"     // 0 or 1, both families (-N rx-flow-hash)
+	Filters     Setting = "receive filters"           // 0 or 1: rules of an operator choose a queue (-K ntuple)
 	Speed       Setting = "speed"                     // Mbit/s, full duplex, without negotiation; 0: negotiated (-s)
 )
 
-// Settings are all of them, in the order of setting: rings and queues make the link anew.
+// Settings are those that the configuration names, in the order of setting: rings and queues make the link anew.
 var Settings = []Setting{Queues, RxRing, TxRing, RxDelay, RxFrames, TxDelay, Adaptive, FlowControl, EEE, UDPPorts, Speed}
 
 // Words are a setting's value as an operator reads it.
 func (s Setting) Words(v int) string {
 	switch s {
-	case Adaptive, FlowControl, EEE, UDPPorts:
+	case Adaptive, FlowControl, EEE, UDPPorts, Filters:
 		return map[bool]string{true: "on", false: "off"}[v != 0]
 	case Speed:
 		if v == 0 {
@@ -82,6 +83,12 @@ func (t Tool) Get(name string, s Setting) (now, most int, err error) {
 	case UDPPorts:
 		now, err = t.hashed(name)
 		return now, 1, err
+	case Filters:
+		on, err := t.On(name, filters)
+		if on {
+			now = 1
+		}
+		return now, 1, err
 	case Speed:
 		return t.forced(name)
 	}
@@ -105,6 +112,8 @@ func (t Tool) Set(name string, s Setting, to int) error {
 		return t.setPause(name, uint32(to))
 	case UDPPorts:
 		return t.hash(name, to != 0)
+	case Filters:
+		return t.Turn(name, filters, to != 0)
 	case Speed:
 		return t.force(name, uint32(to))
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 
 	"minne/internal/base/health"
 	"minne/internal/base/instance"
@@ -51,7 +52,7 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 	faults := health.NewBook(log.With("task", "health"))
 	fast.ReportTo(faults)
 	filter.ReportTo(faults)
-	kern := kernel.New(log.With("task", "kernel"), kernel.Options{OwnHost: own})
+	kern := kernel.New(log.With("task", "kernel"), kernel.Options{OwnHost: own, Former: filepath.Join(inst.RunDir, "former.json")})
 	fast.AskConntrack(func() fastpath.Conntrack { return new(flows.Asker) })
 	clock := tick.New()
 	clock.Add(fast.Look)

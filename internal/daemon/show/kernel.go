@@ -3,6 +3,7 @@
 package show
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -186,7 +187,26 @@ func Queues(w io.Writer, v QueuesView) error {
 				senders, counted(q.TransmitPackets), counted(q.TransmitDrops))
 		}
 	}
-	return t.write(w)
+	if err := t.write(w); err != nil {
+		return err
+	}
+	for _, p := range v.Ports {
+		if p.Imbalance > 0 && len(p.Queues) > 1 {
+			fmt.Fprintf(w, "%s: the busiest receive queue has %.2f times the packets of an average one\n", p.Port, p.Imbalance)
+		}
+		if p.Control == nil {
+			continue
+		}
+		if c := p.Control; c.Queue < 0 {
+			fmt.Fprintf(w, "%s: control traffic has no queue of its own: %s\n", p.Port, c.Why)
+		} else {
+			fmt.Fprintf(w, "%s: on queue %d, which CPU %d serves: %s\n", p.Port, c.Queue, c.Queue, cmp.Or(strings.Join(c.Steered, ", "), "nothing"))
+			for _, m := range c.Missing {
+				fmt.Fprintf(w, "%s: %s (%s) arrives on any queue: %s\n", p.Port, m.Name, m.Rule, m.Why)
+			}
+		}
+	}
+	return nil
 }
 
 // routeCodes are the letters in front of routes, as FRR prints them.

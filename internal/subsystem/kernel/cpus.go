@@ -19,14 +19,18 @@ import (
 // mlx5 and i40e send what XDP redirects through the queue with the number of the CPU, and refuse it where there is none.
 
 // DesiredCPUs says what the processors are for; nil lists are all.
-type DesiredCPUs struct{ Forwarding, Control []int }
+type DesiredCPUs struct {
+	Forwarding, Control []int
+	Steered             []steered // traffic for a queue of a CPU for control, the most important first
+}
 
 // renderCPUs makes the Desired of a section system.cpus; nil for none.
-func renderCPUs(c *config.CPUs) *DesiredCPUs {
+func renderCPUs(cfg *config.Config) *DesiredCPUs {
+	c := cfg.System.CPUs
 	if c == nil {
 		return nil
 	}
-	return &DesiredCPUs{config.Numbers(c.Forwarding), config.Numbers(c.Control)}
+	return &DesiredCPUs{config.Numbers(c.Forwarding), config.Numbers(c.Control), controlTraffic(cfg)}
 }
 
 // forwarding are the processors that forward, of those that run.
@@ -55,10 +59,14 @@ func (d *DesiredCPUs) lacking(online []int) (list []int) {
 type layout struct {
 	queues, online int
 	cpus           []int // that forward
+	control        int   // the queue for control traffic
 }
 
 // receiver is the CPU that takes the interrupt of a queue. Those of CPUs that don't forward, or that are not there, are spread.
 func (l layout) receiver(queue int) int {
+	if queue == l.control {
+		return queue
+	}
 	if l.queues > slices.Max(l.cpus) && slices.Contains(l.cpus, queue) {
 		return queue
 	}
@@ -97,12 +105,18 @@ func (l layout) spread(now []int) []int {
 
 // cpus compares which processors serve the queues of ports with what the configuration asks for.
 func (r *round) cpus() error {
-	if r.desired.CPUs == nil {
-		return nil
-	}
 	online, err := r.system.online()
 	if err != nil {
 		return fmt.Errorf("read which CPUs there are: %w", err)
+	}
+	r.formerPrograms(online)
+	if r.desired.CPUs == nil {
+		for _, b := range r.bound {
+			if b.link != nil {
+				r.formerCPUs(b)
+			}
+		}
+		return nil
 	}
 	if lacking := r.desired.CPUs.lacking(online); lacking != nil {
 		return fmt.Errorf("system.cpus: this machine has the CPUs %s, and not %s", affinity.List(online), affinity.List(lacking))
@@ -116,31 +130,36 @@ func (r *round) cpus() error {
 		if b.missing || b.link == nil || !b.Kind.Port {
 			continue
 		}
-		if !slices.ContainsFunc(b.Ethernet, func(s portSetting) bool { return s.what == ethtool.Queues }) {
-			now, most, err := r.system.portSetting(b.link.Name, ethtool.Queues)
-			if want := min(most, slices.Max(cpus)+1); err == nil && want > 0 && now != want {
-				r.add(plan.Change{Action: plan.Modify, Object: "queues of " + b.Name, From: fmt.Sprint(now), To: fmt.Sprint(want)},
-					func(context.Context) error { return r.setPort(b.Name, ethtool.Queues, want) }).
-					of(b.Name, fmt.Sprintf("queues of %s was changed to %d", b.Name, now))
-			}
+		control, _ := r.controlQueue(b, b.link.Name, online)
+		last := max(slices.Max(cpus), control)
+		queues, most, err := r.system.portSetting(b.link.Name, ethtool.Queues)
+		set := slices.ContainsFunc(b.Ethernet, func(s portSetting) bool { return s.what == ethtool.Queues })
+		if want := min(most, last+1); err == nil && !set && want > 0 && queues != want {
+			r.add(plan.Change{Action: plan.Modify, Object: "queues of " + b.Name, From: fmt.Sprint(queues), To: fmt.Sprint(want)},
+				func(context.Context) error { return r.setPort(b, ethtool.Queues, want) }).
+				of(b.Name, fmt.Sprintf("queues of %s was changed to %d", b.Name, queues))
 		}
-		moves, err := r.moves(b.link.Name, b.link.Index, cpus, online)
+		moves, err := r.moves(b, b.link.Name, online)
 		if err != nil {
 			failures = append(failures, &InterfaceError{b.Name, fmt.Sprintf("cannot read which CPUs serve its queues: %v", err)})
 		}
-		if len(moves) == 0 {
-			continue
+		if len(moves) > 0 {
+			r.add(plan.Change{Action: plan.Modify, Object: "CPUs of the queues of " + b.Name, To: affinity.List(cpus)}, func(context.Context) error {
+				moves, err := r.moves(b, b.Name, online) // the queues may be others since they were counted
+				for _, move := range moves {
+					err = errors.Join(err, move())
+				}
+				return err
+			}).of(b.Name, fmt.Sprintf("CPUs of the queues of %s were changed", b.Name))
 		}
-		r.add(plan.Change{Action: plan.Modify, Object: "CPUs of the queues of " + b.Name, To: affinity.List(cpus)}, func(context.Context) error {
-			moves, err := r.moves(b.Name, b.link.Index, cpus, online) // the queues may be others since they were counted
-			for _, move := range moves {
-				err = errors.Join(err, move())
-			}
-			return err
-		}).of(b.Name, fmt.Sprintf("CPUs of the queues of %s were changed", b.Name))
+		if err := r.steer(b, control); err != nil {
+			failures = append(failures, &InterfaceError{b.Name, fmt.Sprintf("cannot read the rules of its card: %v", err)})
+		}
 	}
 	return errors.Join(failures...)
 }
+
+const programsObject = "CPUs of programs"
 
 // programs has those that run on all processors run on those for control, and takes in that others tie some elsewhere. What
 // they start inherits it.
@@ -156,7 +175,11 @@ func (r *round) programs(online []int) error {
 	if len(threads) == 0 {
 		return nil
 	}
-	r.add(plan.Change{Action: plan.Modify, Object: "CPUs of programs", From: affinity.List(online), To: affinity.List(control)}, func(context.Context) error {
+	r.add(plan.Change{Action: plan.Modify, Object: programsObject, From: affinity.List(online), To: affinity.List(control)}, func(context.Context) error {
+		r.former.Programs = control
+		if err := r.former.write(); err != nil {
+			return err
+		}
 		threads, err := r.system.programs(online)
 		for _, t := range threads {
 			err = errors.Join(err, r.system.tie(t, control))
@@ -166,24 +189,29 @@ func (r *round) programs(online []int) error {
 	return nil
 }
 
-// moves are what has to be done so that each queue of a port has its CPU.
-func (r *round) moves(name string, index int, cpus, online []int) (list []func() error, err error) {
-	interrupts, err := r.system.interrupts(name, index)
+// moves are what has to be done so that each queue of a port, which has a name now, has its CPU.
+func (r *round) moves(b *bound, now string, online []int) (list []func() error, err error) {
+	name, index := b.Name, b.link.Index
+	interrupts, err := r.system.interrupts(now, index)
 	if err != nil {
 		return nil, err
 	}
-	senders, err := r.system.senders(name, index)
+	senders, err := r.system.senders(now, index)
 	if err != nil {
 		return nil, err
 	}
-	queues, _, err := r.system.portSetting(name, ethtool.Queues)
+	queues, _, err := r.system.portSetting(now, ethtool.Queues)
 	if err != nil || queues == 0 {
 		queues = max(1, len(senders))
 	}
-	l := layout{queues, slices.Max(online) + 1, cpus}
+	add := func(note func(p *formerPort), do func() error) {
+		list = append(list, func() error { return errors.Join(r.former.note(name, index, note), do()) })
+	}
+	control, _ := r.controlQueue(b, now, online)
+	l := layout{queues, slices.Max(online) + 1, r.desired.CPUs.forwarding(online), control}
 	for _, i := range interrupts {
-		if cpu := l.receiver(i.Queue); !slices.Equal(i.CPUs, []int{cpu}) {
-			list = append(list, func() error { return r.system.setInterrupt(i.Number, cpu) })
+		if cpu := []int{l.receiver(i.Queue)}; !slices.Equal(i.CPUs, cpu) {
+			add(func(p *formerPort) { once(p.Interrupts, i.Number, i.CPUs) }, func() error { return r.system.setInterrupt(i.Number, cpu) })
 		}
 	}
 	for _, s := range senders {
@@ -191,15 +219,15 @@ func (r *round) moves(name string, index int, cpus, online []int) (list []func()
 			continue
 		}
 		if want := l.senders(s.Queue); !slices.Equal(s.CPUs, want) {
-			list = append(list, func() error { return r.system.setSender(name, s.Queue, want) })
+			add(func(p *formerPort) { once(p.Senders, s.Queue, s.CPUs) }, func() error { return r.system.setSender(name, s.Queue, want) })
 		}
 	}
-	table, err := r.system.indirection(name)
+	table, err := r.system.indirection(now)
 	if err != nil && !ethtool.Lacks(err) {
 		return nil, err
 	}
 	if want := l.spread(table); want != nil {
-		list = append(list, func() error { return r.system.setIndirection(name, want) })
+		add(func(p *formerPort) { p.spread(table) }, func() error { return r.system.setIndirection(name, want) })
 	}
 	return list, nil
 }
@@ -228,7 +256,9 @@ func (live) online() ([]int, error)             { return affinity.Here.Online() 
 func (live) interrupts(name string, index int) ([]affinity.Interrupt, error) {
 	return affinity.Here.Interrupts(name, index)
 }
-func (live) setInterrupt(number, cpu int) error { return affinity.Here.SetInterrupt(number, cpu) }
+func (live) setInterrupt(number int, cpus []int) error {
+	return affinity.Here.SetInterrupt(number, cpus)
+}
 func (live) senders(name string, index int) ([]affinity.Sender, error) {
 	return affinity.Here.Senders(name, index)
 }

@@ -78,7 +78,7 @@ func Metric(distance int) uint32 {
 
 // Render makes the Desired of a checked configuration.
 func Render(cfg *config.Config) (Desired, error) {
-	d := Desired{Hostname: cfg.System.Hostname, MultipathSeed: multipathSeed(cfg), CPUs: renderCPUs(cfg.System.CPUs)}
+	d := Desired{Hostname: cfg.System.Hostname, MultipathSeed: multipathSeed(cfg), CPUs: renderCPUs(cfg)}
 	var err error
 	if d.Interfaces, err = renderInterfaces(cfg); err != nil {
 		return Desired{}, err

@@ -4,7 +4,9 @@ package kernel
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,7 +38,27 @@ func (k *Kernel) Drifted() bool {
 			return true
 		}
 	}
-	return k.settingsDrifted() || k.proxiesDrifted() || k.farEndsDrifted()
+	return k.settingsDrifted() || k.proxiesDrifted() || k.farEndsDrifted() || k.hardwareDrifted()
+}
+
+// hardwareDrifted looks at one port, the next of them each time.
+func (k *Kernel) hardwareDrifted() bool {
+	r := k.round(*k.last)
+	var ports []*bound
+	for _, i := range k.last.Interfaces {
+		if index := k.seen.at[i.Name]; i.Kind.Port && index != 0 && (r.desired.CPUs != nil || i.Ethernet != nil) {
+			ports = append(ports, &bound{DesiredInterface: i, link: &link{Index: index, Name: i.Name}})
+		}
+	}
+	if len(ports) == 0 {
+		return false
+	}
+	k.port = (k.port + 1) % len(ports)
+	r.bound = ports[k.port : k.port+1]
+	if err := errors.Join(r.hardware(), r.cpus()); err != nil {
+		return false // it has gone, or the next apply says so
+	}
+	return slices.ContainsFunc(r.steps, func(s step) bool { return s.port != "" && !k.seen.held(s.change.Object) })
 }
 
 func (k *Kernel) settingsDrifted() bool {

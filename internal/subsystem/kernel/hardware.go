@@ -70,6 +70,7 @@ func (r *round) hardware() error {
 		if b.missing || b.link == nil {
 			continue
 		}
+		r.formerHardware(b)
 		for _, want := range b.Ethernet {
 			now, most, err := r.system.portSetting(b.link.Name, want.what)
 			switch {
@@ -82,7 +83,7 @@ func (r *round) hardware() error {
 			case now != want.to:
 				was := want.what.Words(now)
 				r.add(plan.Change{Action: plan.Modify, Object: fmt.Sprintf("%s of %s", want.what, b.Name), From: was, To: want.what.Words(want.to)},
-					func(context.Context) error { return r.setPort(b.Name, want.what, want.to) }).
+					func(context.Context) error { return r.setPort(b, want.what, want.to) }).
 					of(b.Name, fmt.Sprintf("%s of %s was changed to %s", want.what, b.Name, was))
 			}
 		}
@@ -90,10 +91,25 @@ func (r *round) hardware() error {
 	return errors.Join(failures...)
 }
 
-// setPort changes a setting of a port. A driver takes no queues away that its table of flows names.
-func (r *round) setPort(name string, s ethtool.Setting, to int) error {
+// setPort changes a setting of a port, and notes what it was. A driver takes no queues away that its table of flows, or a
+// rule, names.
+func (r *round) setPort(b *bound, s ethtool.Setting, to int) error {
+	name := b.Name
+	now, _, err := r.system.portSetting(name, s)
+	if err != nil {
+		return err
+	}
+	if err := r.former.note(name, b.link.Index, func(p *formerPort) { once(p.Hardware, s, now) }); err != nil {
+		return err
+	}
 	if s == ethtool.Queues {
+		if err := r.removeRules(name, r.former.port(name, b.link.Index).Rules, to); err != nil {
+			return fmt.Errorf("remove rules: %w", err)
+		}
 		if table, err := r.system.indirection(name); err == nil && len(table) > 0 && slices.Max(table) >= to {
+			if err := r.former.note(name, b.link.Index, func(p *formerPort) { p.spread(table) }); err != nil {
+				return err
+			}
 			if err := r.system.setIndirection(name, nil); err != nil {
 				return fmt.Errorf("set the indirection table: %w", err)
 			}

@@ -96,6 +96,9 @@ func TestQueuesOfAPort(t *testing.T) {
 		t.Error(got)
 	}
 	shell(t, "ethtool -L trunk rx 1 tx 1")
+	if !k.Drifted() {
+		t.Error("nobody sees that the queues are others")
+	}
 	rep, err := k.Reassert(context.Background())
 	if err != nil || len(rep.Repaired) != 1 || rep.Repaired[0].Text != "queues of trunk was changed to 1" {
 		t.Errorf("report %+v, %v", rep, err)

@@ -4,8 +4,10 @@ package kernel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +29,8 @@ type Options struct {
 	// OwnHost lets an apply set the host's name. Only the default instance owns the host:
 	// the name is not part of a network namespace.
 	OwnHost bool
+	// Former is a file for what there was before the configuration, "" to forget that with the process.
+	Former string
 }
 
 // Kernel reconciles the namespace of the current process. Its methods may be called by several goroutines.
@@ -45,15 +49,19 @@ type Kernel struct {
 	seen      seen       // of the last look, see reassert.go
 	cursor    int        // of Drifted
 
-	learned map[string]Learned // by provider, see learned.go
+	learned  map[string]Learned // by provider, see learned.go
+	former   *former
+	refusals map[refusal]string // rules that cards do not take, and why
+	port     int                // of Drifted: whose hardware was looked at
 }
 
 // New returns a Kernel that has not touched anything.
 func New(log *slog.Logger, options ...Options) *Kernel {
-	k := &Kernel{log: log, system: live{}, seen: newSeen(), learned: map[string]Learned{}}
+	k := &Kernel{log: log, system: live{}, seen: newSeen(), learned: map[string]Learned{}, refusals: map[refusal]string{}}
 	for _, o := range options {
 		k.own = o
 	}
+	k.former = readFormer(k.own.Former)
 	return k
 }
 
@@ -95,13 +103,16 @@ func (k *Kernel) ApplyPresent(ctx context.Context, d Desired) error {
 
 func (k *Kernel) round(d Desired) *round {
 	return &round{system: k.system, own: k.own, desired: d, waiting: map[routeKey]bool{},
-		forward: k.forward, had: k.seen.at, noLocal: k.seen.noLocal}
+		forward: k.forward, had: k.seen.at, noLocal: k.seen.noLocal, former: k.former, refusals: k.refusals}
 }
 
 func (k *Kernel) apply(ctx context.Context, d Desired, r *round) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r.desired, r.forward, r.had = k.withLearned(d), k.forward, k.seen.at
+	if k.last != nil && !reflect.DeepEqual(k.last.CPUs, d.CPUs) {
+		clear(k.refusals) // another try
+	}
 	if err := k.settle(ctx, r); err != nil {
 		k.unsettled = k.unsettled || !r.lenient
 		return err // what Reassert restores stays the configuration before
@@ -114,7 +125,7 @@ func (k *Kernel) apply(ctx context.Context, d Desired, r *round) error {
 	if d.AntiSpoof != "" {
 		k.unchecked = r.uncheckedSources()
 	}
-	return r.failures()
+	return errors.Join(r.failures(), r.forgetFormer())
 }
 
 // settle takes steps until none is left. A lenient round only fails where nothing can be read.

@@ -35,6 +35,9 @@ type pretended struct {
 	taken    map[string][]affinity.Interrupt // by the port's name
 	sending  map[string][]affinity.Sender
 	spread   map[string][]int // indirection tables
+	filters  []ethtool.Rule   // of the one card, which has room for most
+	most     int
+	refuses  []ethtool.Match
 	nft      string
 	host     string
 	done     []string // writes, in order
@@ -96,6 +99,9 @@ func (p *pretended) portSetting(name string, s ethtool.Setting) (now, most int, 
 // setPort refuses queues that the table of flows does not know, and spreads the flows over all of them when there
 // was none of an operator, as drivers do.
 func (p *pretended) setPort(name string, s ethtool.Setting, to int) error {
+	if s == ethtool.Queues && slices.ContainsFunc(p.filters, func(r ethtool.Rule) bool { return r.Queue >= to }) {
+		return unix.EINVAL
+	}
 	if table := p.spread[name]; s == ethtool.Queues && table != nil {
 		if slices.Max(table) >= to && !evenly(table, p.hardware[name+" queues"]) {
 			return unix.EINVAL
@@ -125,11 +131,11 @@ func (p *pretended) senders(name string, _ int) ([]affinity.Sender, error) {
 	return p.sending[name], nil
 }
 
-func (p *pretended) setInterrupt(number, cpu int) error {
+func (p *pretended) setInterrupt(number int, cpus []int) error {
 	for _, list := range p.taken {
 		for n := range list {
 			if list[n].Number == number {
-				list[n].CPUs = []int{cpu}
+				list[n].CPUs = cpus
 			}
 		}
 	}
@@ -164,6 +170,33 @@ func (p *pretended) setIndirection(name string, table []int) error {
 		table = even(len(p.spread[name]), p.hardware[name+" queues"])
 	}
 	p.spread[name] = table
+	return nil
+}
+
+func (p *pretended) cardRules(string) ([]ethtool.Rule, int, error) {
+	if p.most == 0 {
+		return nil, 0, unix.EOPNOTSUPP
+	}
+	return slices.Clone(p.filters), p.most, nil
+}
+
+func (p *pretended) addCardRule(_ string, m ethtool.Match, queue int) error {
+	switch {
+	case slices.Contains(p.refuses, m) || queue >= p.hardware["trunk queues"]:
+		return unix.EINVAL
+	case len(p.filters) == p.most:
+		return unix.ENOSPC
+	}
+	location := p.most - 1
+	for slices.ContainsFunc(p.filters, func(r ethtool.Rule) bool { return r.Location == location }) {
+		location--
+	}
+	p.filters = append(p.filters, ethtool.Rule{Location: location, Match: m, Queue: queue})
+	return nil
+}
+
+func (p *pretended) removeCardRule(_ string, location int) error {
+	p.filters = slices.DeleteFunc(p.filters, func(r ethtool.Rule) bool { return r.Location == location })
 	return nil
 }
 

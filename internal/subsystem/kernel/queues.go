@@ -16,6 +16,8 @@ type PortQueues struct {
 	Port      string  `json:"port"`
 	Queues    []Queue `json:"queues"`
 	Imbalance float64 `json:"imbalance,omitempty"` // packets of the busiest receive queue, of what each has on average; 1 is even; absent: not counted
+
+	Control *ControlTraffic `json:"control,omitempty"` // absent where no CPU is for control alone
 }
 
 // Queue is a pair of a receive and a transmit queue: which processors serve them, and what the driver has counted. Counters that
@@ -50,10 +52,32 @@ func (k *Kernel) Queues(ctx context.Context) ([]PortQueues, error) {
 		if err != nil {
 			return nil, err
 		}
+		if p.Control, err = k.steered(i.Name, i.Index); err != nil {
+			return nil, err
+		}
 		list = append(list, p)
 	}
 	slices.SortFunc(list, func(a, b PortQueues) int { return cmp.Compare(a.Port, b.Port) })
 	return list, nil
+}
+
+// steered says where the control traffic of a configured port arrives.
+func (k *Kernel) steered(name string, index int) (*ControlTraffic, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.last == nil || k.last.CPUs == nil {
+		return nil, nil
+	}
+	online, err := k.system.online()
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range k.last.Interfaces {
+		if i.Name == name && i.Kind.Port {
+			return k.round(*k.last).controlTraffic(&bound{DesiredInterface: i, link: &link{Index: index, Name: name}}, online)
+		}
+	}
+	return nil, nil
 }
 
 func (k *Kernel) queuesOf(tool ethtool.Tool, name string, index int) (PortQueues, error) {

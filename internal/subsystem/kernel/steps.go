@@ -50,15 +50,17 @@ func (s step) words() string {
 
 // round is one look at the kernel and the steps that follow from it.
 type round struct {
-	system  system
-	own     Options
-	desired Desired
-	forward *bool                    // what forwarding shall be; nil leaves it alone
-	had     map[string]int           // links that the interfaces had before
-	noLocal map[int]bool             // links that the kernel gives no link-local address
-	held    func(object string) bool // steps that are not taken now, see fights
-	lenient bool                     // what can't be done is left out, and does not keep the rest from being done
-	quick   bool                     // source checks are not looked at
+	system   system
+	own      Options
+	desired  Desired
+	forward  *bool                    // what forwarding shall be; nil leaves it alone
+	had      map[string]int           // links that the interfaces had before
+	noLocal  map[int]bool             // links that the kernel gives no link-local address
+	former   *former                  // what there was before what the configuration asked for
+	refusals map[refusal]string       // rules that cards do not take, and why
+	held     func(object string) bool // steps that are not taken now, see fights
+	lenient  bool                     // what can't be done is left out, and does not keep the rest from being done
+	quick    bool                     // source checks are not looked at
 
 	waiting map[routeKey]bool // routes that the kernel would not take yet
 	absent  error             // interfaces left out in a lenient round
@@ -225,6 +227,7 @@ func (r *round) settings() error {
 		change := plan.Change{Action: plan.Modify, Object: settingsOf(g), Details: words[g]}
 		r.add(change, func(context.Context) error { return r.write(differences[g]) }).of(g, strings.Join(was[g], "; "))
 	}
+	r.formerSettings()
 	return nil
 }
 
@@ -242,7 +245,11 @@ func changedTo(words, of, value string) string {
 func (r *round) write(list []Sysctl) error {
 	var failures []error
 	for _, s := range list {
-		_, ok, err := r.system.setting(s.Path)
+		now, ok, err := r.system.setting(s.Path)
+		if err == nil && ok && s.Lent {
+			once(r.former.Settings, s.Path, now)
+			err = r.former.write()
+		}
 		if err == nil && ok { // a new link's settings are known to exist only now
 			err = r.system.setSetting(s.Path, s.Value)
 		}

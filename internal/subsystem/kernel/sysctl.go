@@ -27,6 +27,7 @@ type Sysctl struct {
 	Path      string
 	Value     string
 	Interface string // the interface whose name is in Path; "" for the namespace's own
+	Lent      bool   // put back when the configuration has it no more
 }
 
 // words names the setting without the interface: "ipv6 accept_ra".
@@ -165,7 +166,7 @@ func bridgeSysctls(cfg *config.Config) (list []Sysctl) {
 		// What a bridge passes from port to port meets no rule of the router's: with 1 it would cross
 		// the packet filter and conntrack as if it were routed, and the fast path leaves bridges to the kernel.
 		for _, tables := range []string{"iptables", "ip6tables", "arptables"} {
-			list = append(list, Sysctl{Path: "net/bridge/bridge-nf-call-" + tables, Value: "0"})
+			list = append(list, Sysctl{Path: "net/bridge/bridge-nf-call-" + tables, Value: "0", Lent: true})
 		}
 		return list
 	}
@@ -235,10 +236,21 @@ func readSysctl(path string) (value string, ok bool, err error) {
 		return "", false, fmt.Errorf("read setting %s: %w", path, err)
 	}
 	defer unix.Close(fd)
+	if value, ok, err = readOpened(fd); err != nil {
+		err = fmt.Errorf("read setting %s: %w", path, err)
+	}
+	return value, ok, err
+}
+
+// readOpened reads a setting's file. A link that went after it was opened has no such setting either.
+func readOpened(fd int) (value string, ok bool, err error) {
 	var b [256]byte // longer than any setting of a router
 	n, err := unix.Read(fd, b[:])
+	if errors.Is(err, unix.ENOENT) {
+		return "", false, nil
+	}
 	if err != nil {
-		return "", false, fmt.Errorf("read setting %s: %w", path, err)
+		return "", false, err
 	}
 	return strings.TrimSpace(string(b[:n])), true, nil
 }

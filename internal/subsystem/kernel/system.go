@@ -43,11 +43,14 @@ type system interface {
 	programs(cpus []int) (threads []int, err error)
 	tie(thread int, cpus []int) error
 	interrupts(name string, index int) ([]affinity.Interrupt, error)
-	setInterrupt(number, cpu int) error
+	setInterrupt(number int, cpus []int) error
 	senders(name string, index int) ([]affinity.Sender, error)
 	setSender(name string, queue int, cpus []int) error
 	indirection(name string) ([]int, error)
 	setIndirection(name string, table []int) error
+	cardRules(name string) (rules []ethtool.Rule, room int, err error)
+	addCardRule(name string, m ethtool.Match, queue int) error
+	removeCardRule(name string, location int) error
 
 	addLink(l netlink.Link) error
 	changeLink(l netlink.Link) error

@@ -76,6 +76,9 @@ func (d device) compare(name string, now *wgtypes.Device, last device) (steps []
 	if d.port != 0 && now.ListenPort != d.port {
 		add(plan.Modify, fmt.Sprintf("WireGuard port %d of %s", d.port, name), func(c *wgtypes.Config) { c.ListenPort = &d.port })
 	}
+	if d.port == 0 && last.port != 0 && now.ListenPort == last.port { // the kernel keeps it: another may need it now
+		add(plan.Modify, "WireGuard port of "+name, func(c *wgtypes.Config) { c.ListenPort = new(int) })
+	}
 	if now.FirewallMark != 0 {
 		add(plan.Modify, "WireGuard mark of "+name, func(c *wgtypes.Config) { c.FirewallMark = new(int) })
 	}

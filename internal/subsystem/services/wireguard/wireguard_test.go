@@ -173,6 +173,26 @@ func TestRoamingPeer(t *testing.T) {
 	}
 }
 
+// A port that leaves the configuration is free for others; one that the kernel chose stays.
+func TestPortIsGivenBack(t *testing.T) {
+	s, w, _ := bench()
+	d := given(t, "allowed: [10.9.0.2/32]")
+	if err := s.Apply(t.Context(), d); err != nil || w.now.ListenPort != 51820 {
+		t.Fatalf("%v, port %d", err, w.now.ListenPort)
+	}
+	without, vpn := given(t, "allowed: [10.9.0.2/32]"), d.devices["vpn"]
+	vpn.port = 0
+	without.devices["vpn"] = vpn
+	if err := s.Apply(t.Context(), without); err != nil || w.now.ListenPort != 0 {
+		t.Errorf("%v, port %d", err, w.now.ListenPort)
+	}
+	w.now.ListenPort, w.writes = 40000, 0
+	s.putBack()
+	if err := s.Apply(t.Context(), without); err != nil || w.writes != 0 {
+		t.Errorf("%v, %d writes", err, w.writes)
+	}
+}
+
 // Neither a preview nor any way of printing has a key.
 func TestKeysAreNotPrinted(t *testing.T) {
 	s, _, _ := bench()

@@ -104,7 +104,7 @@ static __always_inline void trim(struct packet *p, __u32 frame_bytes)
 {
 	long surplus = (p->end - p->data) - (long)frame_bytes;
 
-	if (jumbo_build && surplus < 0)
+	if (jumbo_build) // the packet may end in the first buffer, and what trails it not
 		surplus += bytes_beyond(p->ctx);
 	if (surplus > 0)
 		bpf_xdp_adjust_tail(p->ctx, -(int)surplus);

@@ -26,11 +26,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testuml.Main(m, append([]string{"veth", "8021q", "dummy", "ipv6", "bonding", "bridge", "vrf", "ip_gre", "ipip", "sit", "vxlan"}, bypassModules...)...)
+	testuml.Main(m, append([]string{"veth", "8021q", "dummy", "ipv6", "bonding", "bridge", "vrf", "ip_gre", "ipip", "sit", "vxlan", "pppoe"}, bypassModules...)...)
 }
 
-// config is a trunk with one customer VLAN and one inside another (QinQ), and a port without tags.
-const config = `
+// stacked is a trunk with one customer VLAN and one inside another (QinQ), and a port without tags.
+const stacked = `
 version: 1
 system: {hostname: stick, router-id: 10.0.10.1}
 interfaces:
@@ -70,7 +70,7 @@ var (
 func TestVLAN(t *testing.T) {
 	trunk, plain := newHost(t, "t0", "t1"), newHost(t, "p0", "p1")
 	r := startRouter(t)
-	r.apply(t, config)
+	r.apply(t, stacked)
 	r.waitForPorts(t, "trunk", "plain")
 
 	t.Run("links", checkLinks)
@@ -180,7 +180,7 @@ func checkChanges(t *testing.T, r running) {
 	must(t, netlink.LinkModify(&netlink.Vlan{LinkAttrs: a, VlanId: 10, LooseBinding: &on}))
 	until(t, "the VLAN is down with its parent again", func() bool { return !loose() })
 
-	r.apply(t, strings.Replace(config, "id: 20", "id: 21", 1))
+	r.apply(t, strings.Replace(stacked, "id: 20", "id: 21", 1))
 	for name, before := range map[string]int{"outer": outer, "blue": blue} {
 		if indexOf(t, name) == before {
 			t.Errorf("%s is the link that it was", name)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"minne/internal/testing/testframes"
+	"minne/internal/testing/testwire"
 )
 
 // TestLossIsNoticed sends a window that is too large for the capture ring: the bed
@@ -15,7 +16,7 @@ func TestLossIsNoticed(t *testing.T) {
 	k := newBed(t, n, newNamespace(t), 200)
 	g := testframes.NewGenerator(n.world(false), 1)
 	var samples []testframes.Sample
-	for i := range uint64(3 * slots) {
+	for i := range uint64(3 * testwire.Slots) {
 		samples = append(samples, g.At(i))
 	}
 	if _, complete, err := k.try(samples); err != nil || complete {

@@ -19,6 +19,7 @@ import (
 	"minne/internal/subsystem/kernel"
 	"minne/internal/testing/reference"
 	"minne/internal/testing/testframes"
+	"minne/internal/testing/testwire"
 )
 
 // bed is a router under test: its ports in one namespace, their far ends in
@@ -32,11 +33,11 @@ import (
 type bed struct {
 	router, far *namespace
 	base        int // ifindex of the far end of port 0
-	wire        *wire
+	wire        *testwire.Wire
 	own         map[netip.Addr]bool
-	markers     [lastPort]outgoing // by egress port - 1
-	expected    [lastPort][]byte   // the markers as they come out
-	marked      [lastPort]uint64   // how many of each were sent
+	markers     [lastPort]testwire.Outgoing // by egress port - 1
+	expected    [lastPort][]byte            // the markers as they come out
+	marked      [lastPort]uint64            // how many of each were sent
 	windows     uint64
 	repeated    int    // windows asked again because a marker was lost
 	refused     uint64 // frames too long for their wire
@@ -71,10 +72,10 @@ func newBed(t *testing.T, n *network, router *namespace, base int) *bed {
 	k.router.ip(t, n.stateCommands())
 	k.router.run(t, []string{desired.AntiSpoof}, "nft", "-f", "-")
 	k.router.sysctl(t, kernel.Sysctl{Path: "net/ipv4/ip_forward", Value: "1"}, kernel.Sysctl{Path: "net/ipv6/conf/all/forwarding", Value: "1"})
-	if err := k.far.do(func() (err error) { k.wire, err = newWire(); return }); err != nil {
+	if err := k.far.do(func() (err error) { k.wire, err = testwire.New(); return }); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(k.wire.close)
+	t.Cleanup(k.wire.Close)
 	k.newMarkers(n)
 	return k
 }
@@ -200,18 +201,18 @@ func (k *bed) newMarkers(n *network) {
 			packet.IPv4{TTL: 64, Protocol: packet.ProtoUDP, Src: src, Dst: dst}.Append(nil,
 				packet.UDP{SrcPort: 9, DstPort: 9}.Append(nil, src, dst, make([]byte, 16))))
 		binary.BigEndian.PutUint16(frame[40:], 0) // no UDP checksum: the payload changes
-		k.markers[i] = outgoing{k.base + from, frame}
+		k.markers[i] = testwire.Outgoing{Link: k.base + from, Frame: frame}
 		k.expected[i] = router.Decide(firstIndex+from, frame)[0].Frame
 	}
 }
 
 // marker is the marker of that number: they take turns over the ports.
-func (k *bed) marker(number int) outgoing {
+func (k *bed) marker(number int) testwire.Outgoing {
 	k.marked[number%lastPort]++
 	m := k.markers[number%lastPort]
-	m.frame = bytes.Clone(m.frame)
-	binary.BigEndian.PutUint64(m.frame[42:], k.windows)
-	binary.BigEndian.PutUint64(m.frame[50:], uint64(number))
+	m.Frame = bytes.Clone(m.Frame)
+	binary.BigEndian.PutUint64(m.Frame[42:], k.windows)
+	binary.BigEndian.PutUint64(m.Frame[50:], uint64(number))
 	return m
 }
 
@@ -232,21 +233,21 @@ func (k *bed) ask(samples []testframes.Sample) (outputs [][]output, err error) {
 
 func (k *bed) try(samples []testframes.Sample) (outputs [][]output, complete bool, err error) {
 	k.windows++
-	var frames []outgoing
+	var frames []testwire.Outgoing
 	markers := 0
 	for i, s := range samples {
 		if i%markEvery == 0 {
 			frames = append(frames, k.marker(markers))
 			markers++
 		}
-		frames = append(frames, outgoing{s.Port - firstIndex + k.base, s.Frame})
+		frames = append(frames, testwire.Outgoing{Link: s.Port - firstIndex + k.base, Frame: s.Frame})
 	}
 	for range lastPort {
 		frames = append(frames, k.marker(markers))
 		markers++
 	}
 	err = k.far.do(func() error {
-		refused, err := k.wire.send(frames)
+		refused, err := k.wire.Send(frames)
 		k.refused += uint64(len(refused))
 		return err
 	})
@@ -257,7 +258,7 @@ func (k *bed) try(samples []testframes.Sample) (outputs [][]output, complete boo
 	if err != nil || !complete {
 		return nil, false, err
 	}
-	lost, err := k.wire.lost()
+	lost, err := k.wire.Lost()
 	return outputs, lost == 0, err
 }
 
@@ -266,7 +267,7 @@ func (k *bed) collect(samples []testframes.Sample, markers int) (outputs [][]out
 	outputs = make([][]output, len(samples))
 	deadline := time.Now().Add(2 * time.Second)
 	for seen := 0; seen < markers; {
-		c, ok := k.wire.read(deadline)
+		c, ok := k.wire.Read(deadline)
 		if !ok {
 			return nil, false, nil
 		}
@@ -276,9 +277,9 @@ func (k *bed) collect(samples []testframes.Sample, markers int) (outputs [][]out
 			}
 			continue
 		}
-		if i, ok := match(samples, c.frame); ok {
-			outputs[i] = append(outputs[i], output{c.link - k.base + firstIndex, c.frame})
-		} else if err := k.ownFrame(c.frame); err != nil {
+		if i, ok := testframes.Match(samples, c.Frame); ok {
+			outputs[i] = append(outputs[i], output{c.Link - k.base + firstIndex, c.Frame})
+		} else if err := k.ownFrame(c.Frame); err != nil {
 			return nil, false, err
 		}
 	}
@@ -286,40 +287,12 @@ func (k *bed) collect(samples []testframes.Sample, markers int) (outputs [][]out
 }
 
 // isMarker tells whether a captured frame is a marker, and of which window.
-func (k *bed) isMarker(c captured) (window uint64, ok bool) {
-	expected := k.expected[c.link-k.base-1]
-	if len(c.frame) != len(expected) || !bytes.Equal(c.frame[:42], expected[:42]) {
+func (k *bed) isMarker(c testwire.Captured) (window uint64, ok bool) {
+	expected := k.expected[c.Link-k.base-1]
+	if len(c.Frame) != len(expected) || !bytes.Equal(c.Frame[:42], expected[:42]) {
 		return 0, false
 	}
-	return binary.BigEndian.Uint64(c.frame[42:]), true
-}
-
-// match finds the frame of the window that a captured one is the forwarded form
-// of: the same stamp, addresses and protocol family.
-func match(samples []testframes.Sample, frame []byte) (int, bool) {
-	id, ok := testframes.StampOf(frame)
-	if !ok {
-		return 0, false
-	}
-	i := int(uint64(id)-samples[0].Number) & 0xffff
-	if i >= len(samples) || !sameAddresses(samples[i].Frame, frame) {
-		return 0, false
-	}
-	return i, true
-}
-
-// sameAddresses compares the network addresses of two frames, fragments included.
-func sameAddresses(a, b []byte) bool {
-	x, kindX, okX := packet.NetworkOffset(a)
-	y, kindY, okY := packet.NetworkOffset(b)
-	if !okX || !okY || kindX != kindY {
-		return false
-	}
-	from, to := 12, 20
-	if kindX == packet.TypeIPv6 {
-		from, to = 8, 40
-	}
-	return len(a) >= x+to && len(b) >= y+to && bytes.Equal(a[x+from:x+to], b[y+from:y+to])
+	return binary.BigEndian.Uint64(c.Frame[42:]), true
 }
 
 // ownFrame checks that an unmatched frame is one that the router made itself;

@@ -54,7 +54,7 @@ func (b *books) enterMarkers(k *bed, before [lastPort]uint64) {
 			v = reference.Verdict{Action: reference.Punt, Reason: reference.Egress}
 		}
 		for range sent - before[i] {
-			b.enter(len(k.markers[i].frame), v)
+			b.enter(len(k.markers[i].Frame), v)
 		}
 	}
 }

@@ -57,6 +57,10 @@ func TestJumboFrames(t *testing.T) {
 			if !bytes.Equal(padded.Packet, c.out) {
 				t.Errorf("%d bytes and 5 behind: %d bytes, expected %d", size, len(padded.Packet), len(c.out))
 			}
+			trailed := b.expect(append(bytes.Clone(c.in), make([]byte, 9000-size)...), b.in, Forwarded) // over several buffers
+			if !bytes.Equal(trailed.Packet, c.out) {
+				t.Errorf("%d bytes and %d behind: %d bytes, expected %d", size, 9000-size, len(trailed.Packet), len(c.out))
+			}
 		}
 		longer := udp4(macIn, macA, "192.0.2.2", "198.51.100.2", 64, size)
 		binary.BigEndian.PutUint16(longer[16:], uint16(len(longer)-14+1))

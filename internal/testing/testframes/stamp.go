@@ -3,6 +3,7 @@
 package testframes
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"minne/internal/model/packet"
@@ -44,4 +45,47 @@ func StampOf(frame []byte) (id uint32, ok bool) {
 		return binary.BigEndian.Uint32(b) & 0xfffff, true
 	}
 	return 0, false
+}
+
+// Match finds the sample that a frame is the forwarded form of: the same stamp, addresses and family, whatever
+// tags and session they are in. Samples are numbered without gaps.
+func Match(samples []Sample, frame []byte) (int, bool) {
+	frame = outOfSession(frame)
+	id, ok := StampOf(frame)
+	if !ok || len(samples) == 0 {
+		return 0, false
+	}
+	i := int(uint64(id)-samples[0].Number) & 0xffff
+	if i >= len(samples) || !sameAddresses(outOfSession(samples[i].Frame), frame) {
+		return 0, false
+	}
+	return i, true
+}
+
+// sameAddresses compares the network addresses of two frames, fragments included.
+func sameAddresses(a, b []byte) bool {
+	x, kindX, okX := packet.NetworkOffset(a)
+	y, kindY, okY := packet.NetworkOffset(b)
+	if !okX || !okY || kindX != kindY {
+		return false
+	}
+	from, to := 12, 20
+	if kindX == packet.TypeIPv6 {
+		from, to = 8, 40
+	}
+	return len(a) >= x+to && len(b) >= y+to && bytes.Equal(a[x+from:x+to], b[y+from:y+to])
+}
+
+// outOfSession is a frame without the header of a PPPoE session, whatever that says: the packet behind tells its family.
+func outOfSession(frame []byte) []byte {
+	at, kind, ok := packet.NetworkOffset(frame)
+	if !ok || kind != packet.TypeSession || len(frame) <= at+packet.SessionLen {
+		return frame
+	}
+	inner := frame[at+packet.SessionLen:]
+	kind = packet.TypeIPv4
+	if inner[0]>>4 == 6 {
+		kind = packet.TypeIPv6
+	}
+	return packet.Ethernet{Type: kind}.Append(nil, inner)
 }

@@ -12,6 +12,7 @@ import (
 	"minne/internal/model/policy"
 	"minne/internal/subsystem/services/admin"
 	"minne/internal/subsystem/services/dhcpclient"
+	"minne/internal/subsystem/services/dhcprelay"
 	"minne/internal/subsystem/services/dhcpv6client"
 	"minne/internal/subsystem/services/dnsmasq"
 	"minne/internal/subsystem/services/irdp"
@@ -33,6 +34,7 @@ var All = []*service.Descriptor{
 	&pppoe.Service,
 	&resolv.Service,
 	&dnsmasq.Service,
+	&dhcprelay.Service,
 	&ntp.Service,
 	&ssh.Service,
 	&lldp.Service,

@@ -40,7 +40,7 @@ const (
 // Render makes the configuration of dnsmasq; runDir is the instance's run directory.
 func Render(cfg *config.Config, runDir string) (program.Desired, error) {
 	s := cfg.Services
-	if len(s.DHCP)+len(s.DHCPRelay)+len(s.RouterAdvertisements) == 0 && s.DNS == nil {
+	if len(s.DHCP)+len(s.RouterAdvertisements) == 0 && s.DNS == nil {
 		return program.Desired{}, nil
 	}
 	dir := program.Dir(runDir, Name)
@@ -48,7 +48,6 @@ func Render(cfg *config.Config, runDir string) (program.Desired, error) {
 	w.head()
 	w.dns()
 	w.dhcp()
-	w.relays()
 	w.advertisements()
 	conf := filepath.Join(dir, "dnsmasq.conf")
 	return program.Desired{
@@ -81,9 +80,6 @@ func (w *text) object() string {
 	if len(s.DHCP) > 0 {
 		parts = append(parts, "DHCP server")
 	}
-	if len(s.DHCPRelay) > 0 {
-		parts = append(parts, "DHCP relay")
-	}
 	if s.DNS != nil {
 		parts = append(parts, "DNS server")
 	}
@@ -108,6 +104,9 @@ func (w *text) head() {
 	w.line("bind-dynamic")
 	for _, name := range w.interfaces() {
 		w.line("interface=%s", name)
+		if s := w.cfg.Services; s.DHCPRelay[name] != nil && len(s.DHCP) > 0 { // it would complain of each request that is for the relay
+			w.line("no-dhcpv4-interface=%s", name)
+		}
 	}
 }
 
@@ -115,9 +114,6 @@ func (w *text) head() {
 func (w *text) interfaces() []string {
 	on := map[string]bool{}
 	for name := range w.cfg.Services.DHCP {
-		on[name] = true
-	}
-	for name := range w.cfg.Services.DHCPRelay {
 		on[name] = true
 	}
 	for name := range w.cfg.Services.RouterAdvertisements {
@@ -189,16 +185,6 @@ func record(name string, address netip.Addr, domain string) string {
 		names = append(names, name+"."+domain)
 	}
 	return strings.Join(append(names, address.String()), ",")
-}
-
-func (w *text) relays() {
-	for _, name := range slices.Sorted(maps.Keys(w.cfg.Services.DHCPRelay)) {
-		r := w.cfg.Services.DHCPRelay[name]
-		for _, server := range r.Servers {
-			w.line("dhcp-relay=%s,%s", w.cfg.RelayAddress(name), server)
-		}
-		w.fact("DHCP of %s by %s", name, join(r.Servers))
-	}
 }
 
 func (w *text) dhcp() {

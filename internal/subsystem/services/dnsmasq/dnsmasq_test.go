@@ -44,7 +44,7 @@ func TestRender(t *testing.T) {
 `,
 		"learned": "\n  dns: {interfaces: [lan, guests]}\n",
 		"dhcp":    "\n  dhcp: {lan: {pool: 192.0.2.100-192.0.2.199}}\n",
-		"relay":   "\n  dhcp: {guests: {pool: 198.51.100.10-198.51.100.20}}\n  dhcp-relay: {lan: {servers: [203.0.113.67, 203.0.113.68]}}\n",
+		"relay":   "\n  dhcp: {guests: {pool: 198.51.100.10-198.51.100.20}}\n  dhcp-relay: {lan: {servers: [203.0.113.67]}}\n  dns: {interfaces: [lan]}\n",
 		"dhcpv6": `
   router-advertisements:
     lan: {prefixes: ["2001:db8::/64"], lifetime: 1h}

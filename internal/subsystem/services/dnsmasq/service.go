@@ -42,20 +42,10 @@ var Service = service.Descriptor{
 func openings(cfg *config.Config) (list []policy.Opening) {
 	udp, both := []uint8{unix.IPPROTO_UDP}, []uint8{unix.IPPROTO_UDP, unix.IPPROTO_TCP}
 	on, six := slices.Sorted(maps.Keys(cfg.Services.DHCP)), slices.Sorted(maps.Keys(cfg.Services.DHCPv6))
-	relayed := slices.Sorted(maps.Keys(cfg.Services.DHCPRelay))
-	for _, name := range relayed { // the servers' answers belong to these connections
-		var servers []netip.Prefix
-		for _, a := range cfg.Services.DHCPRelay[name].Servers {
-			servers = append(servers, netip.PrefixFrom(a, a.BitLen()))
-		}
-		list = append(list, policy.Opening{Text: "DHCP relay", Protocols: udp, From: 67, Port: 67, Hosts: servers, Out: true, Anywhere: true})
-	}
 	link := []netip.Prefix{netip.MustParsePrefix("fe80::/10")}
 	list = append(list,
 		policy.Opening{Text: "DHCP server", Protocols: udp, From: 68, Port: 67, Interfaces: on, IPv4: true}, // RFC 2131 section 4.1
 		policy.Opening{Text: "DHCP server", Protocols: udp, From: 67, Port: 68, Interfaces: on, IPv4: true, Out: true},
-		policy.Opening{Text: "DHCP relay", Protocols: udp, From: 68, Port: 67, Interfaces: relayed, IPv4: true},
-		policy.Opening{Text: "DHCP relay", Protocols: udp, From: 67, Port: 68, Interfaces: relayed, IPv4: true, Out: true},
 		// A request to all servers makes no connection (RFC 8415 section 7.2).
 		policy.Opening{Text: "DHCPv6 server", Protocols: udp, Hosts: link, From: 546, Port: 547, Interfaces: six},
 		policy.Opening{Text: "DHCPv6 server", Protocols: udp, From: 547, Port: 546, Interfaces: six, Out: true})

@@ -108,8 +108,17 @@ func (f *former) port(name string, index int) *formerPort {
 func (f *former) note(name string, index int, with func(p *formerPort)) error {
 	p := f.port(name, index)
 	if p == nil {
-		p = &formerPort{Index: index, Hardware: map[ethtool.Setting]int{}, Interrupts: map[int][]int{}, Senders: map[int][]int{}}
+		p = &formerPort{Index: index}
 		f.Ports[name] = p
+	}
+	if p.Hardware == nil { // each map may be missing in a note that was read
+		p.Hardware = map[ethtool.Setting]int{}
+	}
+	if p.Interrupts == nil {
+		p.Interrupts = map[int][]int{}
+	}
+	if p.Senders == nil {
+		p.Senders = map[int][]int{}
 	}
 	with(p)
 	return f.write()

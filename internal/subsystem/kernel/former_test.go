@@ -116,3 +116,18 @@ func TestASettingThatGoes(t *testing.T) {
 		t.Errorf("there: %v, %v", ok, err)
 	}
 }
+
+// A daemon notes one kind of value, and the next one another.
+func TestNoteGoesOn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "former.json")
+	if err := readFormer(path).note("trunk", 2, func(p *formerPort) { once(p.Hardware, ethtool.Queues, 1) }); err != nil {
+		t.Fatal(err)
+	}
+	f := readFormer(path)
+	if err := f.note("trunk", 2, func(p *formerPort) { once(p.Interrupts, 30, []int{1}); once(p.Senders, 0, []int{1}) }); err != nil {
+		t.Fatal(err)
+	}
+	if p := readFormer(path).port("trunk", 2); p == nil || p.Hardware[ethtool.Queues] != 1 || len(p.Interrupts) != 1 || len(p.Senders) != 1 {
+		t.Errorf("%+v", p)
+	}
+}

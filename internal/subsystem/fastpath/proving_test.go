@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"minne/internal/base/ethtool"
+	"minne/internal/subsystem/fastpath/prove"
 )
 
 // TestPortsAreAsked has a kernel as before Linux 6.3, which does not say what drivers can do: of two ports one sends nothing
@@ -40,4 +41,57 @@ func TestPortsAreAsked(t *testing.T) {
 	b.fast.locked(func() { b.fast.ports[b.out.Attrs().Index].proved.asked = time.Time{} }) // as if it was long ago
 	b.fast.look()
 	b.expect(there, b.in, Forwarded)
+}
+
+// TestPortsThatSayWhatTheyCant: a driver that says that it can't send for XDP is believed, and not asked.
+func TestPortsThatSayWhatTheyCant(t *testing.T) {
+	b := newBench(t)
+	b.expect(udp4(macIn, macA, "192.0.2.2", "198.51.100.2", 64, 18), b.in, Forwarded)
+	b.stop()
+	was := askPort
+	askPort = func(_ *prove.Prover, ifindex int, _ [6]byte, _ []int) error {
+		if ifindex == b.out.Attrs().Index {
+			t.Error("the port was asked")
+		}
+		return nil
+	}
+	t.Cleanup(func() { askPort = was })
+	turn(t, "b", ethtool.Receive, false)
+	b.start()
+	b.onlyReceives("receives only: the far end of the veth has neither XDP nor GRO")
+}
+
+// TestPortsWithAQueueForSomeCPUs: packets may arrive on a CPU for which a port has no queue; what it sends from the others is not
+// enough.
+func TestPortsWithAQueueForSomeCPUs(t *testing.T) {
+	b := newBench(t)
+	b.expect(udp4(macIn, macA, "192.0.2.2", "198.51.100.2", 64, 18), b.in, Forwarded)
+	b.stop()
+	was := askPort
+	askPort = func(_ *prove.Prover, ifindex int, _ [6]byte, cpus []int) error {
+		if ifindex == b.out.Attrs().Index && len(cpus) > 1 {
+			return &prove.Failure{CPUs: cpus[1:]}
+		}
+		return nil
+	}
+	t.Cleanup(func() { askPort = was })
+	b.start()
+	b.onlyReceives("from CPU 1: give it a queue for each CPU, or keep packets from the others (system.cpus)")
+}
+
+// onlyReceives wants packets to the port out to be the kernel's, and the others not.
+func (b *bench) onlyReceives(why string) {
+	b.t.Helper()
+	back := udp4(macOut, macB, "198.51.100.2", "192.0.2.2", 64, 18)
+	eventually(b.t, "packets go the other way", func() bool { return b.run(back, b.out).Reason == Forwarded })
+	if v := b.run(udp4(macIn, macA, "192.0.2.2", "198.51.100.2", 64, 18), b.in); v.Action == ActionRedirect {
+		b.t.Error("packets leave by it")
+	}
+	o, err := b.fast.Observe(b.t.Context())
+	must(b.t, err)
+	for _, p := range o.Ports {
+		if p.Transmits != (p.Name == "in") || p.Name == "out" && !strings.HasSuffix(p.Why, why) {
+			b.t.Errorf("port %+v", p)
+		}
+	}
 }

@@ -34,7 +34,7 @@ func (a *app) live(ctx context.Context, cfg *config.Config) (l backup.Live, err 
 	if err != nil {
 		return l, err
 	}
-	l.Leases = leases.Leases
+	l.Leases, l.VRFLeases = leases.Leases, leases.VRFs
 	count := 0
 	for _, name := range slices.Sorted(maps.Keys(cfg.Firewall.Sets)) {
 		v, err := router.ListSet.Ask(ctx, client, router.SetQuestion{Name: name})
@@ -68,8 +68,8 @@ func (a *app) live(ctx context.Context, cfg *config.Config) (l backup.Live, err 
 // putLive gives a router what its backup had beside the configuration. The configuration is in force by
 // then, so what does not fit is said and left out.
 func (r *restore) putLive(ctx context.Context, client *api.Client, l backup.Live, now time.Time) {
-	if l.Leases != "" {
-		done, err := router.AddLeases.Ask(ctx, client, router.LeaseFile{Leases: l.Leases})
+	if l.Leases != "" || len(l.VRFLeases) > 0 {
+		done, err := router.AddLeases.Ask(ctx, client, router.LeaseFile{Leases: l.Leases, VRFs: l.VRFLeases})
 		switch {
 		case err != nil:
 			fmt.Fprintln(r.err, "warning: the DHCP leases are not restored:", err)

@@ -9,8 +9,9 @@ import (
 
 // Live is what a router has come to hold beside its configuration, and hosts count on.
 type Live struct {
-	Leases string    `json:"leases,omitempty"` // of the DHCP server, lines in the format of dnsmasq(8)
-	Sets   []LiveSet `json:"sets,omitempty"`
+	Leases    string            `json:"leases,omitempty"`     // of the DHCP server, lines in the format of dnsmasq(8)
+	VRFLeases map[string]string `json:"vrf_leases,omitempty"` // of the DHCP servers in VRFs, by VRF
+	Sets      []LiveSet         `json:"sets,omitempty"`
 }
 
 // LiveSet is what minne set add has put into a set.

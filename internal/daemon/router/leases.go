@@ -3,6 +3,7 @@
 package router
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
@@ -18,7 +19,8 @@ var (
 
 // LeaseFile is what the DHCP server stores.
 type LeaseFile struct {
-	Leases string `json:"leases"` // lines in the format of dnsmasq(8)
+	Leases string            `json:"leases"`         // lines in the format of dnsmasq(8)
+	VRFs   map[string]string `json:"vrfs,omitempty"` // the same of the servers in VRFs, by VRF
 }
 
 // LeasesAdded says how many were new.
@@ -27,16 +29,27 @@ type LeasesAdded struct {
 }
 
 func (d *Daemon) answerLeases(*http.Request, api.Empty) (LeaseFile, error) {
-	text, err := find[*dnsmasq.Daemon](d.parts.services).LeaseText()
-	return LeaseFile{Leases: text}, err
+	texts, err := find[*dnsmasq.Daemon](d.parts.services).LeaseTexts()
+	file := LeaseFile{Leases: texts[""], VRFs: texts}
+	delete(texts, "")
+	return file, err
 }
 
 func (d *Daemon) answerAddLeases(r *http.Request, q LeaseFile) (LeasesAdded, error) {
 	ctx, user := lasting(r)
-	n, err := find[*dnsmasq.Daemon](d.parts.services).TakeLeases(ctx, q.Leases, time.Now())
-	if err != nil {
+	added := 0
+	take := func(vrf, text string) error {
+		n, err := find[*dnsmasq.Daemon](d.parts.services).TakeLeases(ctx, vrf, text, time.Now())
+		added += n
+		return err
+	}
+	failed := []error{take("", q.Leases)}
+	for vrf, text := range q.VRFs {
+		failed = append(failed, take(vrf, text))
+	}
+	d.log.Info("DHCP leases added", "leases", added, "by", user)
+	if err := errors.Join(failed...); err != nil {
 		return LeasesAdded{}, &api.Error{Kind: api.Failed, Message: err.Error()}
 	}
-	d.log.Info("DHCP leases added", "leases", n, "by", user)
-	return LeasesAdded{Added: n}, nil
+	return LeasesAdded{Added: added}, nil
 }

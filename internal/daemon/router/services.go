@@ -38,12 +38,12 @@ type running struct {
 	all  []service.Running
 
 	mu      sync.Mutex
-	servers map[string][]netip.Addr // DNS servers of providers, by the service that got them
+	servers map[string][]service.Server // DNS servers of providers, by the service that got them
 }
 
 func startServices(h service.Host, k *kernel.Kernel, book *health.Book) *running {
 	h.Log = h.Log.With("task", "services")
-	s := &running{log: h.Log, servers: map[string][]netip.Addr{}}
+	s := &running{log: h.Log, servers: map[string][]service.Server{}}
 	h.Servers = s.setServers
 	s.host = h
 	for _, d := range services.All {
@@ -94,7 +94,7 @@ func (l learner) Lease(ctx context.Context, name string, lease *dhcpclient.Lease
 	return l.kernel.Learn(ctx, "dhcp "+name, learned)
 }
 
-func (l learner) Servers(servers []netip.Addr) error { return l.s.setServers("dhcp", servers) }
+func (l learner) Servers(servers []service.Server) error { return l.s.setServers("dhcp", servers) }
 
 func (l learner) IPv6(ctx context.Context, name string, g *dhcpv6client.Given) error {
 	if g == nil {
@@ -105,25 +105,23 @@ func (l learner) IPv6(ctx context.Context, name string, g *dhcpv6client.Given) e
 		learned.Routes = append(learned.Routes, kernel.LearnedRoute{Prefix: netip.PrefixFrom(netip.IPv6Unspecified(), 0), Interface: name, Gateway: g.Router})
 	}
 	if g.Prefix.IsValid() && g.Prefix.Bits() < 64 { // what no interface has of it must not loop (RFC 7084, WPD-5)
-		learned.Routes = append(learned.Routes, kernel.LearnedRoute{Prefix: g.Prefix})
+		learned.Routes = append(learned.Routes, kernel.LearnedRoute{Prefix: g.Prefix, Interface: name, Unreachable: true})
 	}
 	return l.kernel.Learn(ctx, "dhcpv6 "+name, &learned)
 }
 
-func (l learner) IPv6Servers(servers []netip.Addr) error { return l.s.setServers("dhcpv6", servers) }
+func (l learner) IPv6Servers(servers []service.Server) error {
+	return l.s.setServers("dhcpv6", servers)
+}
 
-// setServers passes on the DNS servers that a service got, with those of the others, each once.
-func (s *running) setServers(from string, list []netip.Addr) error {
+// setServers passes on the DNS servers that a service got, with those of the others.
+func (s *running) setServers(from string, list []service.Server) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.servers[from] = list
-	var all []netip.Addr
+	var all []service.Server
 	for _, name := range slices.Sorted(maps.Keys(s.servers)) {
-		for _, a := range s.servers[name] {
-			if !slices.Contains(all, a) {
-				all = append(all, a)
-			}
-		}
+		all = append(all, s.servers[name]...)
 	}
 	var failed []error
 	for _, r := range s.all {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -105,12 +106,20 @@ func DHCP(w io.Writer, v DHCPView) error {
 		return err
 	}
 	t := table{head: []string{"Address", "MAC or DUID", "Name", "Until"}}
+	inVRFs := slices.ContainsFunc(v.Given, func(l dnsmasq.Lease) bool { return l.VRF != "" })
+	if inVRFs {
+		t.head = append(t.head, "VRF")
+	}
 	for _, l := range v.Given {
 		until := "for ever"
 		if !l.Until.IsZero() {
 			until = l.Until.Local().Format(time.DateTime)
 		}
-		t.row(l.Address.String(), cmp.Or(l.MAC, l.DUID), orDash(l.Name), until)
+		row := []string{l.Address.String(), cmp.Or(l.MAC, l.DUID), orDash(l.Name), until}
+		if inVRFs {
+			row = append(row, orDash(l.VRF))
+		}
+		t.row(row...)
 	}
 	return t.write(w)
 }

@@ -23,27 +23,26 @@ func (c *checker) leasing() {
 			c.refuse(path+".dhcp", name+" cannot be a DHCP client", "dhcp on a port or VLAN", "")
 		case !on && i.DHCPv6 == nil && i.PPPoE == nil && c.cfg.Chosen(path+".dhcp-distance"):
 			c.refuse(path+".dhcp-distance", "dhcp-distance without dhcp: on, dhcpv6 or pppoe", "both or neither", "")
-		case on && c.sameDefault(i.DHCPDistance):
+		case on && c.sameDefault(c.vrfOf(name), i.DHCPDistance):
 			c.refuse(path+".dhcp", fmt.Sprintf("a static default route has the distance %d too", i.DHCPDistance), "another dhcp-distance", "")
 		}
 	}
 }
 
-func (c *checker) sameDefault(distance int) bool {
+func (c *checker) sameDefault(vrf string, distance int) bool {
 	return slices.ContainsFunc(c.cfg.Routing.Static, func(r StaticRoute) bool {
-		return r.Prefix.Prefix == netip.PrefixFrom(netip.IPv4Unspecified(), 0) && r.Distance == distance
+		return r.VRF == vrf && r.Prefix.Prefix == netip.PrefixFrom(netip.IPv4Unspecified(), 0) && r.Distance == distance
 	})
 }
 
 func (c *checker) services() {
 	c.admin()
 	s := c.cfg.Services
-	hosts := map[string]string{} // name of a host → where it stands
-	macs := map[MAC]string{}
+	known := hosts{map[hostName]string{}, map[hostMAC]string{}}
 	for _, name := range sortedKeys(s.DHCP) {
 		path := joinPath("services.dhcp", name)
 		if d := s.DHCP[name]; c.serves(path, name, "DHCP server") {
-			c.dhcpServer(path, name, d, hosts, macs)
+			c.dhcpServer(path, name, d, known)
 		}
 	}
 	for _, name := range sortedKeys(s.RouterAdvertisements) {
@@ -53,7 +52,7 @@ func (c *checker) services() {
 		}
 	}
 	if s.DNS != nil {
-		c.dns(s.DNS, hosts)
+		c.dns(s.DNS, known)
 	}
 	walk(reflect.ValueOf(&c.cfg.Services).Elem(), field{}, "services", func(v reflect.Value, _ field, path string) {
 		if s, ok := v.Interface().(serviceSection); ok && !v.IsNil() {
@@ -61,6 +60,19 @@ func (c *checker) services() {
 		}
 	})
 }
+
+// hosts are those with an address of their own, each VRF's for themselves.
+type (
+	hosts struct {
+		names map[hostName]string // → where it stands
+		macs  map[hostMAC]string  // → name
+	}
+	hostName struct{ vrf, name string }
+	hostMAC  struct {
+		vrf string
+		mac MAC
+	}
+)
 
 // serviceSection is a section of Services, by pointer, that says what it refuses.
 type serviceSection interface{ check(c *checker, path string) }
@@ -125,7 +137,8 @@ func (c *checker) ownNetworks(name string, four bool) string {
 	return "addresses in " + strings.Join(list, " or ") + " of " + name
 }
 
-func (c *checker) dhcpServer(path, name string, d *DHCPServer, hosts map[string]string, macs map[MAC]string) {
+func (c *checker) dhcpServer(path, name string, d *DHCPServer, known hosts) {
+	vrf := c.vrfOf(name)
 	own, ok := c.networkOf(name, d.Pool.First)
 	switch {
 	case !d.Pool.First.Is4():
@@ -155,10 +168,10 @@ func (c *checker) dhcpServer(path, name string, d *DHCPServer, hosts map[string]
 		if s == nil {
 			continue
 		}
-		if other, taken := hosts[host]; taken {
+		if other, taken := known.names[hostName{vrf, host}]; taken {
 			c.refuse(at, fmt.Sprintf("%[2]s already has the name %[1]s", host, other), "each name once", "")
 		}
-		if other, taken := macs[s.MAC]; taken {
+		if other, taken := known.macs[hostMAC{vrf, s.MAC}]; taken {
 			c.refuse(at+".mac", fmt.Sprintf("%s has this MAC address already", other), "each MAC address once", "")
 		}
 		if other, taken := addresses[s.Address]; taken {
@@ -169,7 +182,7 @@ func (c *checker) dhcpServer(path, name string, d *DHCPServer, hosts map[string]
 		} else if s.Address == own.Addr() || edge(netip.PrefixFrom(s.Address, own.Bits())) != "" {
 			c.refuse(at+".address", fmt.Sprintf("%s is the router's own address, or the network or broadcast address", s.Address), "another address", "")
 		}
-		hosts[host], macs[s.MAC], addresses[s.Address] = at, host, host
+		known.names[hostName{vrf, host}], known.macs[hostMAC{vrf, s.MAC}], addresses[s.Address] = at, host, host
 	}
 }
 
@@ -244,18 +257,29 @@ func (c *checker) hostLabel(path, name string) {
 	}
 }
 
-func (c *checker) dns(d *DNSForwarder, hosts map[string]string) {
+func (c *checker) dns(d *DNSForwarder, known hosts) {
 	const path = "services.dns"
 	if len(d.Interfaces) == 0 {
 		c.refuse(path+".interfaces", "the list of interfaces is empty", "interfaces whose hosts may send queries, or no services.dns", "")
 	}
 	c.servesAll(path+".interfaces", d.Interfaces, "DNS server")
-	if len(d.Upstream) == 0 && !c.leases() {
-		c.refuse(path+".upstream", "DNS has no upstream server, and no interface with dhcp: on, dhcpv6 or pppoe could get one", "upstream: [ADDRESS, …]", "")
+	vrfs := map[string]bool{} // where it serves, "" for the main table
+	for _, name := range d.Interfaces {
+		vrfs[c.vrfOf(name)] = true
+	}
+	for _, vrf := range sortedKeys(vrfs) {
+		switch {
+		case len(d.Upstream) > 0 || c.leases(vrf):
+		case vrf == "":
+			c.refuse(path+".upstream", "DNS has no upstream server, and no interface with dhcp: on, dhcpv6 or pppoe could get one", "upstream: [ADDRESS, …]", "")
+		default:
+			c.refuse(path+".upstream", fmt.Sprintf("DNS in VRF %s has no upstream server, and no interface with dhcp: on, dhcpv6 or pppoe in it could get one", vrf), "upstream: [ADDRESS, …]", "")
+		}
 	}
 	once(c, path+".upstream", d.Upstream, netip.Addr.String)
 	for i, a := range d.Upstream {
-		if _, own := c.owner(a); own || notUnicast(a) != "" && !a.IsLoopback() {
+		own := slices.ContainsFunc(sortedKeys(vrfs), func(vrf string) bool { return c.owners[place{vrf, a}] != "" })
+		if own || notUnicast(a) != "" && !a.IsLoopback() {
 			c.refuse(indexPath(path+".upstream", i), fmt.Sprintf("%s is not the address of another server", a), "the address of a DNS server", "")
 		}
 	}
@@ -275,21 +299,26 @@ func (c *checker) dns(d *DNSForwarder, hosts map[string]string) {
 		} else if _, err := netip.ParseAddr(name); err == nil || strings.Trim(name, "0123456789") == "" {
 			c.refuse(at, fmt.Sprintf("%q is a number or an address, not a name", name), "a name with a letter in its last part (RFC 1123)", "")
 		}
-		if other, taken := hosts[name]; taken {
-			c.refuse(at, fmt.Sprintf("%[2]s already has the name %[1]s", name, other), "each name once", "")
+		for _, vrf := range sortedKeys(vrfs) {
+			if other, taken := known.names[hostName{vrf, name}]; taken {
+				c.refuse(at, fmt.Sprintf("%[2]s already has the name %[1]s", name, other), "each name once", "")
+			}
 		}
 	}
 }
 
-// leases says whether some interface learns its address and DNS servers from a provider.
-func (c *checker) leases() bool {
-	for _, i := range c.cfg.Interfaces {
-		if i.DHCP.On() || i.DHCPv6 != nil || i.PPPoE != nil {
+// leases says whether some interface of a VRF, "" for the main table, learns its address and DNS servers from a provider.
+func (c *checker) leases(vrf string) bool {
+	for name, i := range c.cfg.Interfaces {
+		if c.vrfOf(name) == vrf && i.leases() {
 			return true
 		}
 	}
 	return false
 }
+
+// leases says whether an interface learns its address and DNS servers from a provider.
+func (i *Interface) leases() bool { return i.DHCP.On() || i.DHCPv6 != nil || i.PPPoE != nil }
 
 func (n *NTP) check(c *checker, path string) {
 	if len(n.Servers) == 0 {

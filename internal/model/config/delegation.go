@@ -26,8 +26,6 @@ func (c *checker) delegation() {
 		case i.DHCPv6 == nil:
 		case kind.Alone || kind.Routed:
 			c.refuse(path+".dhcpv6", fmt.Sprintf("%s leads to no provider", name), "a port, a VLAN, a bond, a bridge or a PPPoE session", "")
-		case c.vrfOf(name) != "":
-			c.refuse(path+".dhcpv6", fmt.Sprintf("%s is in VRF %s, and this is for interfaces of the main table only", name, c.vrfOf(name)), "an interface outside of VRFs", "")
 		case i.PPPoE != nil && !i.PPPoE.IPv6.On():
 			c.refuse(path+".dhcpv6", "the session carries no IPv6", "pppoe with ipv6: on", "")
 		}
@@ -43,6 +41,8 @@ func (c *checker) delegation() {
 			c.refuse(at+".from", name+" cannot take its own provider's prefix", "the interface towards the provider", "")
 		case from.DHCPv6 == nil:
 			c.refuse(at+".from", d.From+" asks no provider for a prefix", fmt.Sprintf("an interface with dhcpv6, or dhcpv6: {} under interfaces.%s", d.From), "")
+		case c.vrfOf(d.From) != c.vrfOf(name):
+			c.refuse(at+".from", fmt.Sprintf("%s and %s are not in the same VRF: nobody could reach the provider", name, d.From), "both in the same one, or both in none", "")
 		case from.DHCPv6.PrefixLength != 0 && d.Subnet >= 1<<(64-from.DHCPv6.PrefixLength):
 			c.refuse(at+".subnet", fmt.Sprintf("a prefix of length %d has no network %d of length 64", from.DHCPv6.PrefixLength, d.Subnet), fmt.Sprintf("0 to %d", 1<<(64-from.DHCPv6.PrefixLength)-1), "")
 		case taken[*d] != "":

@@ -7,7 +7,7 @@ import "fmt"
 // VRF makes a routing table of their own for the interfaces in it.
 type VRF struct {
 	Table      int      `yaml:"table" json:"table" doc:"Number of the VRF's routing table in the kernel. 253 to 255 are the kernel's own." min:"1" max:"2147483647" required:"true" example:"100"`
-	Interfaces []string `yaml:"interfaces" json:"interfaces,omitempty" doc:"The interfaces in the VRF. They keep their addresses; SSH can listen on them." names:"interface" example:"mgmt0"`
+	Interfaces []string `yaml:"interfaces" json:"interfaces,omitempty" doc:"The interfaces in the VRF. They keep their addresses and their services." names:"interface" example:"mgmt0"`
 }
 
 func (v *VRF) kind() Kind {

@@ -29,6 +29,17 @@ func (cfg *Config) Masters() map[string]Master {
 	return all
 }
 
+// VRFs returns the VRF that each interface is in, for those that are in one.
+func (cfg *Config) VRFs() map[string]string {
+	in := map[string]string{}
+	for name, m := range cfg.Masters() {
+		if m.Kind.Name == "vrf" {
+			in[name] = m.Name
+		}
+	}
+	return in
+}
+
 // members checks the interfaces that belong to another one.
 func (c *checker) members(path, name string, k Kind) bool {
 	fine := true
@@ -93,7 +104,7 @@ func (c *checker) bundled(at, name, master string, i *Interface) {
 }
 
 // mainTableOnly are the sections whose programs know the main routing table alone.
-var mainTableOnly = []string{"routing.bgp.", "routing.ospf.", "routing.ospf3.", "routing.babel.", "services.dhcp.", "services.dhcp-relay.", "services.router-advertisements.", "services.dhcpv6.", "services.dns.", "services.ntp."}
+var mainTableOnly = []string{"routing.bgp.", "routing.ospf.", "routing.ospf3.", "routing.babel.", "services.ntp."}
 
 // outsideVRFs refuses interfaces in a VRF where a program would look for them in the main table.
 func (c *checker) outsideVRFs() {
@@ -103,11 +114,6 @@ func (c *checker) outsideVRFs() {
 	for _, use := range InterfaceUses(c.cfg) {
 		if c.vrfOf(use.Name) != "" && slices.ContainsFunc(mainTableOnly, func(p string) bool { return strings.HasPrefix(use.Path, p) }) {
 			refuse(use.Path, use.Name)
-		}
-	}
-	for _, name := range sortedKeys(c.cfg.Interfaces) {
-		if c.cfg.Interfaces[name].DHCP.On() && c.vrfOf(name) != "" {
-			refuse(joinPath("interfaces", name)+".dhcp", name)
 		}
 	}
 	if b := c.cfg.Routing.BGP; b != nil {

@@ -59,7 +59,7 @@ type RouterAdvertisement struct {
 // DNSForwarder is the DNS server for the hosts around.
 type DNSForwarder struct {
 	Interfaces []string              `yaml:"interfaces" json:"interfaces" doc:"Interfaces whose hosts may send DNS queries." required:"true" example:"lan" names:"interface"`
-	Upstream   []netip.Addr          `yaml:"upstream" json:"upstream,omitempty" doc:"Upstream DNS servers (forwarders). Absent: the provider's, from interfaces with dhcp: on, dhcpv6 or pppoe." example:"192.0.2.53"`
+	Upstream   []netip.Addr          `yaml:"upstream" json:"upstream,omitempty" doc:"Upstream DNS servers (forwarders). Absent: the provider's, from interfaces with dhcp: on, dhcpv6 or pppoe. Hosts of a VRF are answered by way of the VRF, from its own providers' servers when this is absent." example:"192.0.2.53"`
 	Domain     string                `yaml:"domain" json:"domain,omitempty" doc:"Local domain. DHCP clients get it, and DNS knows their names in it." example:"home.arpa"`
 	Names      map[string]netip.Addr `yaml:"names" json:"names,omitempty" doc:"Host records: addresses by name. A name without dots is a host in the domain; a name with dots is complete."`
 	Private    []string              `yaml:"private-domains" json:"private-domains,omitempty" doc:"Domains for which upstream servers may answer with private addresses, besides the local domain. Such answers for other domains are dropped (protection against DNS rebinding)." example:"corp.example"`

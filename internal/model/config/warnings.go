@@ -12,7 +12,7 @@ import (
 // that Check accepts, and says little: a warning that comes every time is read by nobody.
 func Warnings(cfg *Config) []Problem {
 	c := newChecker(cfg)
-	if len(c.networks) == 0 && !c.leases() {
+	if len(c.networks) == 0 && !slices.ContainsFunc(slices.Collect(maps.Values(cfg.Interfaces)), (*Interface).leases) {
 		c.refuse("interfaces", "no interface has an address: the router can't be reached", "", "")
 	}
 	for _, name := range sortedKeys(cfg.Interfaces) {

@@ -223,9 +223,10 @@ func renderRoutes(cfg *config.Config, interfaces []DesiredInterface) ([]DesiredR
 		r := in(tableOf(t.VRF), t.Prefix, 1)
 		r.Hops = append(r.Hops, DesiredHop{Interface: t.Interface})
 	}
+	inVRFs := cfg.VRFs()
 	for _, name := range slices.Sorted(maps.Keys(cfg.Interfaces)) {
 		if i := cfg.Interfaces[name]; i.PPPoE != nil && i.PPPoE.DefaultRoute.On() && !i.Disabled {
-			r := at(netip.PrefixFrom(netip.IPv4Unspecified(), 0), i.DHCPDistance)
+			r := in(tableOf(inVRFs[name]), netip.PrefixFrom(netip.IPv4Unspecified(), 0), i.DHCPDistance)
 			if !r.Blackhole {
 				r.Hops = append(r.Hops, DesiredHop{Interface: name})
 			}

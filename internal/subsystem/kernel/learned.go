@@ -23,12 +23,13 @@ type Learned struct {
 	Routes    []LearnedRoute
 }
 
-// LearnedRoute leads to a prefix through a neighbour on an interface, whose distance it has; an invalid Gateway means the
-// link itself. Without an interface packets to the prefix are answered as unreachable.
+// LearnedRoute leads to a prefix through a neighbour on an interface, whose distance and table it has; an invalid Gateway
+// means the link itself. With Unreachable, packets to the prefix that no longer one takes are answered as unreachable.
 type LearnedRoute struct {
-	Prefix    netip.Prefix
-	Interface string
-	Gateway   netip.Addr
+	Prefix      netip.Prefix
+	Interface   string
+	Gateway     netip.Addr
+	Unreachable bool
 }
 
 // Learn takes what a provider gives in place of what it gave before, nil for nothing. It is put in place
@@ -90,27 +91,27 @@ func (k *Kernel) withLearned(d Desired) Desired {
 
 // learnedRoute is a route as it is put in place, if it may be; own is what the operator wrote.
 func (d Desired) learnedRoute(own Desired, r LearnedRoute) (route DesiredRoute, ok bool) {
-	if r.Interface == "" {
-		return DesiredRoute{Prefix: r.Prefix, Metric: Metric(announceDistance), Unreachable: true}, true
-	}
 	n := slices.IndexFunc(d.Interfaces, func(i DesiredInterface) bool { return i.Name == r.Interface })
 	if n < 0 || d.Interfaces[n].Distance == 0 || d.Interfaces[n].Down {
 		return route, false
 	}
 	i := d.Interfaces[n]
+	if r.Unreachable {
+		return DesiredRoute{Prefix: r.Prefix, Table: i.Table, Metric: Metric(announceDistance), Unreachable: true}, true
+	}
 	route = DesiredRoute{Prefix: r.Prefix, Table: i.Table, Metric: Metric(i.Distance), Hops: []DesiredHop{{Gateway: r.Gateway, Interface: i.Name}}}
 	link := r.Gateway.IsLinkLocalUnicast() && r.Gateway.Is6() // on every link
 	route.Hops[0].OnLink = r.Gateway.IsValid() && !link && !connects(d.Interfaces[n:n+1], i.Name, r.Gateway)
-	return route, !own.has(r.Prefix, route.Metric)
+	return route, !own.has(i.Table, r.Prefix, route.Metric)
 }
 
-// has says whether a prefix is a part of a network that the operator has given a place: of an
+// has says whether a prefix is a part of a network that the operator has given a place in a table: of an
 // interface, or of a static route that is preferred to one of that metric. A server's route to it would
 // win by its length. The DHCP client refuses such routes and says so; here they are kept out before it runs, too.
-func (d Desired) has(p netip.Prefix, metric uint32) bool {
+func (d Desired) has(table uint32, p netip.Prefix, metric uint32) bool {
 	return p.Bits() > 0 && (slices.ContainsFunc(d.Interfaces, func(i DesiredInterface) bool {
-		return slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return ipnet.Within(p, a.Masked()) })
+		return i.Table == table && slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return ipnet.Within(p, a.Masked()) })
 	}) || slices.ContainsFunc(d.Routes, func(r DesiredRoute) bool {
-		return r.Table == 0 && (r.Metric <= metric || r.Metric == Metric(announceDistance)) && ipnet.Within(p, r.Prefix)
+		return r.Table == table && (r.Metric <= metric || r.Metric == Metric(announceDistance)) && ipnet.Within(p, r.Prefix)
 	}))
 }

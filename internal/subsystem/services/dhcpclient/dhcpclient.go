@@ -27,7 +27,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"net/netip"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -112,11 +111,12 @@ type Desired struct {
 // Render says what runs; runDir is the instance's run directory.
 func Render(cfg *config.Config, runDir string) (Desired, error) {
 	d := Desired{Interfaces: map[string]Leasing{}, programs: map[string]program.Desired{}}
+	in := cfg.VRFs()
 	for name, i := range cfg.Interfaces {
 		if !i.DHCP.On() || i.Disabled {
 			continue
 		}
-		d.Interfaces[name] = renderLeasing(cfg, name)
+		d.Interfaces[name] = renderLeasing(cfg, name, in)
 		d.programs[name] = render(name, cfg.System.Hostname, program.Dir(runDir, prefix+name))
 	}
 	return d, nil
@@ -144,7 +144,7 @@ type Learner interface {
 	// Lease tells what an interface was leased, nil for nothing.
 	Lease(ctx context.Context, name string, lease *Lease) error
 	// Servers tells the DNS servers of all leases.
-	Servers([]netip.Addr) error
+	Servers([]service.Server) error
 }
 
 // Client is the DHCP clients of an instance.
@@ -164,7 +164,7 @@ type Client struct {
 
 // New returns the clients of an instance. Nothing runs before the first Apply.
 func New(runDir string, log *slog.Logger) *Client {
-	return &Client{Fleet: program.NewFleet(runDir, prefix, log), log: log, clock: boottime.Now,
+	return &Client{Fleet: program.NewFleet(runDir, "interface", prefix, log), log: log, clock: boottime.Now,
 		leases: map[string]*Lease{}, refused: map[string]string{}, again: map[string]*asking{}}
 }
 
@@ -376,9 +376,11 @@ func (c *Client) Observe() (list []Observed) {
 }
 
 // dns are the DNS servers of all leases, in the order of the interfaces' names.
-func (c *Client) dns() (list []netip.Addr) {
+func (c *Client) dns() (list []service.Server) {
 	for _, name := range slices.Sorted(maps.Keys(c.leases)) {
-		list = append(list, c.leases[name].DNS...)
+		for _, a := range c.leases[name].DNS {
+			list = append(list, service.Server{Interface: name, Address: a})
+		}
 	}
 	return list
 }

@@ -21,6 +21,7 @@ import (
 	"minne/internal/base/plan"
 	"minne/internal/model/config"
 	"minne/internal/subsystem/services/program"
+	"minne/internal/subsystem/services/service"
 	"minne/internal/testing/servicetest"
 	"minne/internal/testing/testns"
 )
@@ -123,10 +124,10 @@ func (b *book) Lease(_ context.Context, name string, l *Lease) error {
 	return nil
 }
 
-func (b *book) Servers(list []netip.Addr) error {
+func (b *book) Servers(list []service.Server) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.dns = fmt.Sprint(list)
+	b.dns = fmt.Sprint(service.ServersOf(list, []string{"wan"}))
 	return nil
 }
 

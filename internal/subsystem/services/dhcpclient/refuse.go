@@ -31,15 +31,20 @@ type Network struct {
 
 // Leasing is what is wanted of the lease of an interface.
 type Leasing struct {
+	VRF       string    // that the interface is in, "" for the main table; networks of others are none of its own
 	Others    []Network // of other interfaces: a lease that overlaps one is refused
 	Elsewhere []Network // static routes by other interfaces: a lease inside one is refused
 	Own       []Network // networks that the operator has given a place: routes into them are refused
 }
 
 // renderLeasing gathers the operator's networks for the lease of one interface.
-func renderLeasing(cfg *config.Config, name string) (l Leasing) {
+func renderLeasing(cfg *config.Config, name string, in map[string]string) (l Leasing) {
+	l.VRF = in[name]
 	for _, other := range slices.Sorted(maps.Keys(cfg.Interfaces)) {
 		o := cfg.Interfaces[other]
+		if in[other] != l.VRF {
+			continue
+		}
 		for _, a := range o.Addresses {
 			n := Network{a.Masked(), "the network " + a.Masked().String() + " of another interface, " + other}
 			if other == name {
@@ -51,12 +56,12 @@ func renderLeasing(cfg *config.Config, name string) (l Leasing) {
 		}
 	}
 	for _, s := range cfg.Routing.Static {
-		if s.Distance > cfg.Interfaces[name].DHCPDistance {
-			continue // the operator prefers what the server says
+		if s.VRF != l.VRF || s.Distance > cfg.Interfaces[name].DHCPDistance {
+			continue // of another table, or the operator prefers what the server says
 		}
 		n := Network{s.Prefix.Prefix, "the static route " + s.Prefix.String()}
 		l.Own = append(l.Own, n)
-		if s.Prefix.Bits() > 0 && !s.Blackhole && leadsElsewhere(cfg, s, name) {
+		if s.Prefix.Bits() > 0 && !s.Blackhole && leadsElsewhere(cfg, s, name, in) {
 			l.Elsewhere = append(l.Elsewhere, n)
 		}
 		for _, v := range s.Via {
@@ -65,7 +70,7 @@ func renderLeasing(cfg *config.Config, name string) (l Leasing) {
 			}
 		}
 	}
-	if cfg.Routing.BGP != nil {
+	if cfg.Routing.BGP != nil && l.VRF == "" {
 		for _, p := range cfg.Routing.BGP.Announce {
 			l.Own = append(l.Own, Network{p.Prefix, "the announced prefix " + p.String()})
 		}
@@ -74,11 +79,11 @@ func renderLeasing(cfg *config.Config, name string) (l Leasing) {
 }
 
 // leadsElsewhere says whether all next hops of a route are known to be on other interfaces.
-func leadsElsewhere(cfg *config.Config, s config.StaticRoute, name string) bool {
+func leadsElsewhere(cfg *config.Config, s config.StaticRoute, name string, in map[string]string) bool {
 	return !slices.ContainsFunc(s.Via, func(v config.NextHop) bool {
 		on := v.Interface
 		for other, o := range cfg.Interfaces {
-			if on == "" && slices.ContainsFunc(o.Addresses, func(a config.Address) bool { return a.Contains(v.Address) }) {
+			if on == "" && in[other] == s.VRF && slices.ContainsFunc(o.Addresses, func(a config.Address) bool { return a.Contains(v.Address) }) {
 				on = other
 			}
 		}
@@ -137,7 +142,7 @@ func (l Leasing) refusesRoute(lease *Lease, r Route, kept []Route, leased []Netw
 // leasedElsewhere are the networks of the leases of other interfaces. The caller holds mu.
 func (c *Client) leasedElsewhere(name string) (list []Network) {
 	for _, other := range slices.Sorted(maps.Keys(c.leases)) {
-		if other != name {
+		if other != name && c.desired.Interfaces[other].VRF == c.desired.Interfaces[name].VRF {
 			p := c.leases[other].Address.Masked()
 			list = append(list, Network{p, "the network " + p.String() + " leased on " + other})
 		}

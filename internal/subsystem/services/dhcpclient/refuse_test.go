@@ -59,7 +59,7 @@ func TestRoutesOfAHostileServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		elsewhere := []Network{{netip.MustParsePrefix("100.80.0.0/16"), "the network 100.80.0.0/16 leased on wan2"}}
-		renderLeasing(hostile(), "wan").sift(lease, elsewhere)
+		renderLeasing(hostile(), "wan", nil).sift(lease, elsewhere)
 		routes, why, refused := strings.Cut(want, " refused: ")
 		if got := fmt.Sprint(lease.Routes); got != routes || refused != (len(lease.Refused) > 0) || !strings.Contains(strings.Join(lease.Refused, "; "), why) {
 			t.Errorf("%s:\n%s refused: %q\nwant %s", told, got, lease.Refused, want)
@@ -75,14 +75,14 @@ func TestAnOperatorsDefaultRoute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	renderLeasing(cfg, "wan").sift(lease, nil)
+	renderLeasing(cfg, "wan", nil).sift(lease, nil)
 	if fmt.Sprint(lease.Routes) != "[0.0.0.0/0 via 198.51.100.1]" || len(lease.Refused) != 1 {
 		t.Errorf("%v, refused %q", lease.Routes, lease.Refused)
 	}
 }
 
 func TestLeasesRefused(t *testing.T) {
-	l := renderLeasing(hostile(), "wan")
+	l := renderLeasing(hostile(), "wan", nil)
 	for address, want := range map[string]string{
 		"198.51.100.7/24":  "",
 		"192.168.1.77/24":  "of another interface, lan",

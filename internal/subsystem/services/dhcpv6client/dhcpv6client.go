@@ -199,7 +199,7 @@ type Learner interface {
 	// IPv6 tells what the provider of an interface gives, nil for nothing.
 	IPv6(ctx context.Context, name string, g *Given) error
 	// IPv6Servers tells the DNS servers of all providers.
-	IPv6Servers([]netip.Addr) error
+	IPv6Servers([]service.Server) error
 }
 
 // Given is what a provider gives, as the router uses it.
@@ -235,7 +235,7 @@ type Client struct {
 
 // New returns the clients of an instance. Nothing runs before the first Apply.
 func New(runDir string, log *slog.Logger) *Client {
-	return &Client{Fleet: program.NewFleet(runDir, prefix, log), log: log, clock: boottime.Now, suffix: linkLocal,
+	return &Client{Fleet: program.NewFleet(runDir, "interface", prefix, log), log: log, clock: boottime.Now, suffix: linkLocal,
 		heard: map[string]heard{}, given: map[string]*Given{}, faults: map[string]string{}}
 }
 
@@ -390,9 +390,11 @@ func (c *Client) use(name string, inside []Inside) (g *Given, fault string) {
 }
 
 // dns are the DNS servers of all providers, in the order of the interfaces' names. The caller holds mu.
-func (c *Client) dns() (list []netip.Addr) {
+func (c *Client) dns() (list []service.Server) {
 	for _, name := range slices.Sorted(maps.Keys(c.given)) {
-		list = append(list, c.given[name].DNS...)
+		for _, a := range c.given[name].DNS {
+			list = append(list, service.Server{Interface: name, Address: a})
+		}
 	}
 	return list
 }

@@ -12,6 +12,9 @@
 // Servers to ask come from the configuration or, without any there, from the
 // DHCP servers that the router itself is a client of: Upstream writes those down,
 // and dnsmasq notices the change of the file.
+//
+// dnsmasq knows nothing of VRFs. Each VRF whose interfaces have services gets one of its own, which runs inside of it (package
+// invrf): with files, leases and cache of its own, and servers to ask that it reaches by the VRF's routes.
 package dnsmasq
 
 import (
@@ -26,7 +29,7 @@ import (
 	"minne/internal/subsystem/services/program"
 )
 
-// Name is the program's directory below the run directory, and its task.
+// Name is the program's directory below the run directory, and the task; "-" and the VRF's name follow for one in a VRF.
 const Name = "dnsmasq"
 
 // The binary, its user, and what it writes.
@@ -37,14 +40,72 @@ const (
 	serverFile = "upstream" // resolv.conf(5) with the servers that providers gave
 )
 
-// Render makes the configuration of dnsmasq; runDir is the instance's run directory.
-func Render(cfg *config.Config, runDir string) (program.Desired, error) {
+// Desired is what runs, by VRF; "" stands for the main table.
+type Desired map[string]Instance
+
+// Instance is one dnsmasq.
+type Instance struct {
+	program.Desired
+	Learn []string // interfaces whose providers' servers it asks
+}
+
+// Render makes the configuration of each dnsmasq; runDir is the instance's run directory.
+func Render(cfg *config.Config, runDir string) (Desired, error) {
+	d, in := Desired{}, cfg.VRFs()
+	tables := map[string][]string{"": nil} // the interfaces in each
+	for _, name := range slices.Sorted(maps.Keys(cfg.Interfaces)) {
+		tables[in[name]] = append(tables[in[name]], name)
+	}
+	for vrf, interfaces := range tables {
+		if p := render(serving(cfg, interfaces), runDir, vrf); !p.Empty() {
+			d[vrf] = Instance{p, interfaces}
+		}
+	}
+	return d, nil
+}
+
+// serving is a configuration with the services of some interfaces alone.
+func serving(cfg *config.Config, interfaces []string) *config.Config {
+	some := *cfg
+	s := &some.Services
+	s.DHCP, s.DHCPRelay, s.DHCPv6 = of(s.DHCP, interfaces), of(s.DHCPRelay, interfaces), of(s.DHCPv6, interfaces)
+	s.RouterAdvertisements = of(s.RouterAdvertisements, interfaces)
+	if s.DNS != nil {
+		dns := *s.DNS
+		dns.Interfaces = slices.DeleteFunc(slices.Clone(dns.Interfaces), func(name string) bool { return !slices.Contains(interfaces, name) })
+		if s.DNS = &dns; len(dns.Interfaces) == 0 {
+			s.DNS = nil
+		}
+	}
+	return &some
+}
+
+// of are the entries of some interfaces.
+func of[S any](all map[string]S, interfaces []string) map[string]S {
+	some := map[string]S{}
+	for _, name := range interfaces {
+		if s, ok := all[name]; ok {
+			some[name] = s
+		}
+	}
+	return some
+}
+
+// key is what follows Name in the directory of a VRF's dnsmasq.
+func key(vrf string) string {
+	if vrf == "" {
+		return ""
+	}
+	return "-" + vrf
+}
+
+func render(cfg *config.Config, runDir, vrf string) program.Desired {
 	s := cfg.Services
 	if len(s.DHCP)+len(s.RouterAdvertisements) == 0 && s.DNS == nil {
-		return program.Desired{}, nil
+		return program.Desired{}
 	}
-	dir := program.Dir(runDir, Name)
-	w := &text{cfg: cfg, dir: dir}
+	dir := program.Dir(runDir, Name+key(vrf))
+	w := &text{cfg: cfg, dir: dir, vrf: vrf}
 	w.head()
 	w.dns()
 	w.dhcp()
@@ -56,13 +117,15 @@ func Render(cfg *config.Config, runDir string) (program.Desired, error) {
 		Argv:   []string{binary, "--keep-in-foreground", "--conf-file=" + conf},
 		Check:  []string{binary, "--test", "--conf-file=" + conf},
 		Files:  map[string]string{"dnsmasq.conf": w.b.String()},
-	}, nil
+		VRF:    vrf,
+	}
 }
 
 // text is the configuration while it is written.
 type text struct {
 	cfg   *config.Config
 	dir   string
+	vrf   string
 	b     strings.Builder
 	facts []string
 }
@@ -89,13 +152,20 @@ func (w *text) object() string {
 	if len(s.DHCPv6) > 0 {
 		parts = append(parts, "DHCPv6 server")
 	}
-	return strings.Join(parts, ", ")
+	what := strings.Join(parts, ", ")
+	if w.vrf != "" {
+		what += " in VRF " + w.vrf
+	}
+	return what
 }
 
 // head is what holds for all three. Sockets are bound to the interfaces' addresses as these come and
 // go, so that nothing listens elsewhere and a port that is not plugged in stops nothing.
 func (w *text) head() {
 	w.line("# Made by minne from minne.yaml; changes here are lost.")
+	if v := w.cfg.Interfaces[w.vrf]; v != nil && v.VRF != nil { // with another table it is another link, to begin anew with
+		w.line("# In VRF %s, table %d.", w.vrf, v.VRF.Table)
+	}
 	w.line("user=%s", user)
 	w.line("group=nogroup")
 	w.line("pid-file=%s", filepath.Join(w.dir, "pid"))
@@ -107,6 +177,9 @@ func (w *text) head() {
 		if s := w.cfg.Services; s.DHCPRelay[name] != nil && len(s.DHCP) > 0 { // it would complain of each request that is for the relay
 			w.line("no-dhcpv4-interface=%s", name)
 		}
+	}
+	if w.vrf != "" || w.cfg.Services.DNS == nil { // the loopback addresses are the main table's
+		w.line("except-interface=lo")
 	}
 }
 
@@ -131,7 +204,6 @@ func (w *text) dns() {
 	d := w.cfg.Services.DNS
 	if d == nil {
 		w.line("port=0")
-		w.line("except-interface=lo")
 		return
 	}
 	w.line("cache-size=%d", d.Cache)

@@ -3,6 +3,7 @@
 package dnsmasq
 
 import (
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"minne/internal/model/config"
+	"minne/internal/subsystem/services/service"
 	"minne/internal/testing/servicetest"
 )
 
@@ -61,17 +63,54 @@ func TestRender(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		servicetest.Golden(t, name+".conf", d)
+		servicetest.Golden(t, name+".conf", d[""].Desired)
 		file := filepath.Join(t.TempDir(), "conf")
-		if err := os.WriteFile(file, []byte(d.Files["dnsmasq.conf"]), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(d[""].Files["dnsmasq.conf"]), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		if out, err := exec.Command(binary, "--test", "--conf-file="+file).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v: %s", name, err, out)
 		}
 	}
-	if d, err := Render(servicetest.Config(t, ""), "/run/minne"); err != nil || !d.Empty() {
+	if d, err := Render(servicetest.Config(t, ""), "/run/minne"); err != nil || len(d) > 0 {
 		t.Errorf("without services: %+v, %v", d, err)
+	}
+}
+
+// TestRenderVRFs: each VRF has a dnsmasq that serves its interfaces alone.
+func TestRenderVRFs(t *testing.T) {
+	cfg, err := config.Parse("test.yaml", []byte(`version: 1
+interfaces:
+  red: {vrf: {table: 100, interfaces: [office, dsl]}}
+  blue: {vrf: {table: 101, interfaces: [shop, cable]}}
+  dsl: {dhcp: on, dhcpv6: {}}
+  cable: {dhcp: on}
+  office: {addresses: [192.0.2.1/24], delegated-prefix: {from: dsl, subnet: 1}}
+  shop: {addresses: [192.0.2.1/24]}
+  lan: {addresses: [192.0.2.1/24]}
+services:
+  dhcp:
+    office: {pool: 192.0.2.100-192.0.2.199, static: {nas: {mac: "52:54:00:00:00:01", address: 192.0.2.20}}}
+    shop: {pool: 192.0.2.50-192.0.2.59, static: {nas: {mac: "52:54:00:00:00:01", address: 192.0.2.30}}}
+    lan: {pool: 192.0.2.10-192.0.2.19}
+  router-advertisements: {office: {}}
+  dns: {interfaces: [office, shop], domain: home.arpa}
+`))
+	if err == nil {
+		err = config.Check(cfg, config.Secrets{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Render(cfg, "/run/minne")
+	if err != nil || len(d) != 3 {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	for vrf, learn := range map[string]string{"": "[blue lan red]", "red": "[dsl office]", "blue": "[cable shop]"} {
+		servicetest.Golden(t, "vrf"+key(vrf)+".conf", d[vrf].Desired)
+		if d[vrf].VRF != vrf || fmt.Sprint(d[vrf].Learn) != learn {
+			t.Errorf("%q: in VRF %q, learns of %v", vrf, d[vrf].VRF, d[vrf].Learn)
+		}
 	}
 }
 
@@ -80,11 +119,12 @@ func TestLeases(t *testing.T) {
 	if list, err := s.Leases(); list != nil || err != nil {
 		t.Errorf("without a server: %v, %v", list, err)
 	}
-	if err := os.MkdirAll(s.Dir(), 0o755); err != nil {
+	s.desired = Desired{"": {}}
+	if err := os.MkdirAll(s.dir(""), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	text := "1795287700 16 2001:db8::20 nas 00:03:00:01:52:54:00:00:00:01\n1795287600 52:54:00:00:00:07 192.0.2.107 laptop 01:52:54:00:00:00:07\n0 52:54:00:00:00:08 192.0.2.108 * *\nduid 00:01:00\nnonsense\n"
-	if err := os.WriteFile(filepath.Join(s.Dir(), leaseFile), []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(s.dir(""), leaseFile), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	list, err := s.Leases()
@@ -101,19 +141,21 @@ func TestLeases(t *testing.T) {
 // Servers that are learned before dnsmasq runs are there when it does, and go with it.
 func TestUpstream(t *testing.T) {
 	s := New(t.TempDir(), slog.New(slog.DiscardHandler))
-	if err := s.Upstream([]netip.Addr{netip.MustParseAddr("192.0.2.53")}); err != nil {
+	if err := s.Upstream([]service.Server{{Interface: "wan", Address: netip.MustParseAddr("192.0.2.53")}, {Interface: "dsl", Address: netip.MustParseAddr("198.51.100.53")}}); err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(s.Dir(), serverFile)
+	file := filepath.Join(s.dir(""), serverFile)
 	if _, err := os.Stat(file); err == nil {
 		t.Error("written although nothing runs")
 	}
-	s.runs = true
+	s.desired = Desired{"": {Learn: []string{"lan", "wan"}}, "red": {Learn: []string{"dsl"}}}
 	if err := s.write(); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := os.ReadFile(file); err != nil || !strings.Contains(string(b), "nameserver 192.0.2.53\n") {
-		t.Errorf("%q, %v", b, err)
+	for vrf, want := range map[string]string{"": "nameserver 192.0.2.53\n", "red": "nameserver 198.51.100.53\n"} { // each its own alone
+		if b, err := os.ReadFile(filepath.Join(s.dir(vrf), serverFile)); err != nil || string(b) != "# Made by minne.\n"+want {
+			t.Errorf("%q: %q, %v", vrf, b, err)
+		}
 	}
 }
 
@@ -123,8 +165,8 @@ func TestRoomForAllLeases(t *testing.T) {
 	wantRoom := func(line string) {
 		t.Helper()
 		d, err := Render(cfg, "/run/minne")
-		if err != nil || !strings.Contains(d.Files["dnsmasq.conf"], line) {
-			t.Errorf("%v\n%s\nwant %s", err, d.Files["dnsmasq.conf"], line)
+		if err != nil || !strings.Contains(d[""].Files["dnsmasq.conf"], line) {
+			t.Errorf("%v\n%s\nwant %s", err, d[""].Files["dnsmasq.conf"], line)
 		}
 	}
 	wantRoom("dhcp-lease-max=1000\n")
@@ -147,8 +189,8 @@ func TestTagsAreOurs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, word := range []string{"set:known", "tag:known"} {
-		if strings.Contains(d.Files["dnsmasq.conf"], word) {
-			t.Errorf("%s:\n%s", word, d.Files["dnsmasq.conf"])
+		if strings.Contains(d[""].Files["dnsmasq.conf"], word) {
+			t.Errorf("%s:\n%s", word, d[""].Files["dnsmasq.conf"])
 		}
 	}
 }

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,38 +26,60 @@ type Lease struct {
 	DUID    string     `json:"duid,omitempty"` // IPv6 (RFC 8415, section 11)
 	Name    string     `json:"name,omitempty"`
 	Until   time.Time  `json:"until,omitzero"` // zero: for ever
+	VRF     string     `json:"vrf,omitempty"`  // that the host is in
 }
 
-// Leases reads what was given. Without a server there are none.
-func (s *Daemon) Leases() ([]Lease, error) {
-	text, err := s.LeaseText()
-	var list []Lease
-	for line := range strings.Lines(text) {
-		if l, ok := readLease(line); ok {
-			list = append(list, l)
+// Leases reads what was given, in the main table and in each VRF. Without a server there are none.
+func (s *Daemon) Leases() (list []Lease, err error) {
+	texts, err := s.LeaseTexts()
+	for _, vrf := range slices.Sorted(maps.Keys(texts)) {
+		for line := range strings.Lines(texts[vrf]) {
+			if l, ok := readLease(line); ok {
+				l.VRF = vrf
+				list = append(list, l)
+			}
 		}
 	}
 	return list, err
 }
 
-// LeaseText is the file in which dnsmasq keeps its leases. Without a server it is empty.
-func (s *Daemon) LeaseText() (string, error) {
-	text, err := os.ReadFile(filepath.Join(s.Dir(), leaseFile))
+// LeaseTexts are the files in which dnsmasq keeps its leases, by VRF; "" stands for the main table. Where there is no
+// server, there is none.
+func (s *Daemon) LeaseTexts() (map[string]string, error) {
+	texts := map[string]string{}
+	for _, vrf := range s.vrfs() {
+		text, err := s.leaseText(vrf)
+		if err != nil {
+			return nil, err
+		}
+		if text != "" {
+			texts[vrf] = text
+		}
+	}
+	return texts, nil
+}
+
+func (s *Daemon) leaseText(vrf string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(s.dir(vrf), leaseFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	return string(text), err
 }
 
-// TakeLeases adds leases of another router, as its LeaseText gave them, and says how many. An address that is
+// TakeLeases adds leases of another router's VRF, as its LeaseTexts gave them, and says how many. An address that is
 // leased here already, and a lease whose time is up, is left out. dnsmasq reads its file only when it starts, so
 // it begins anew.
-func (s *Daemon) TakeLeases(ctx context.Context, text string, now time.Time) (taken int, err error) {
+func (s *Daemon) TakeLeases(ctx context.Context, vrf, text string, now time.Time) (taken int, err error) {
 	if err := checkLeases(text); err != nil {
 		return 0, err
 	}
-	err = s.Between(ctx, func() error {
-		here, err := s.LeaseText()
+	p := s.Of(key(vrf))
+	if p == nil {
+		return 0, nil
+	}
+	err = p.Between(ctx, func() error {
+		here, err := s.leaseText(vrf)
 		if err != nil {
 			return err
 		}
@@ -64,7 +88,7 @@ func (s *Daemon) TakeLeases(ctx context.Context, text string, now time.Time) (ta
 			return nil
 		}
 		taken = n
-		return program.Replace(filepath.Join(s.Dir(), leaseFile), merged, 0o644)
+		return program.Replace(filepath.Join(s.dir(vrf), leaseFile), merged, 0o644)
 	})
 	return taken, err
 }

@@ -4,6 +4,7 @@ package dnsmasq
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -16,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/plan"
 	"minne/internal/model/config"
 	"minne/internal/model/policy"
 	"minne/internal/subsystem/services/program"
@@ -31,7 +33,8 @@ var Service = service.Descriptor{
 	Openings: openings,
 	New: func(h service.Host) service.Running {
 		d := New(h.RunDir, h.Log)
-		r := service.OfProgram(d, func(cfg *config.Config) (program.Desired, error) { return Render(cfg, h.RunDir) })
+		r := service.Of(d, func(cfg *config.Config, _ config.Secrets) (Desired, error) { return Render(cfg, h.RunDir) })
+		r.Task, r.Stop, r.States, r.Trim = d, d.Stop, d.States, d.TrimOutput
 		r.Servers, r.Returned = d.Upstream, d.returned
 		return r
 	},
@@ -57,64 +60,112 @@ func openings(cfg *config.Config) (list []policy.Opening) {
 	return list
 }
 
-// Daemon is the dnsmasq of an instance.
+// Daemon is the dnsmasqs of an instance.
 type Daemon struct {
-	*program.Program
+	*program.Fleet // by key
+	runDir         string
 
 	mu       sync.Mutex
-	runs     bool // it was applied and is not off
-	conf     string
-	upstream []netip.Addr
+	desired  Desired
+	upstream []service.Server
 }
 
 // New returns the daemon. Nothing runs before the first Apply.
 func New(runDir string, log *slog.Logger) *Daemon {
-	return &Daemon{Program: program.New(runDir, Name, log)}
+	return &Daemon{Fleet: program.NewFleet(runDir, "", Name, log), runDir: runDir}
 }
 
-// Apply makes dnsmasq run as desired, or not at all.
-func (s *Daemon) Apply(ctx context.Context, d program.Desired) error {
+// String names the task.
+func (s *Daemon) String() string { return Name }
+
+// dir is where the dnsmasq of a VRF keeps its files.
+func (s *Daemon) dir(vrf string) string { return program.Dir(s.runDir, Name+key(vrf)) }
+
+// programs are those of a fleet.
+func (d Desired) programs() map[string]program.Desired {
+	all := map[string]program.Desired{}
+	for vrf, i := range d {
+		all[key(vrf)] = i.Desired
+	}
+	return all
+}
+
+// Plan says which would begin, change and end.
+func (s *Daemon) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
+	return s.Fleet.Plan(ctx, d.programs())
+}
+
+// Apply makes each run as desired, or not at all. One that does already goes on.
+func (s *Daemon) Apply(ctx context.Context, d Desired) error {
 	s.mu.Lock()
-	s.runs, s.conf = !d.Empty(), d.Files["dnsmasq.conf"]
+	s.desired = d
 	err := s.write()
 	s.mu.Unlock()
 	if err != nil {
-		return fmt.Errorf("%s: %w", d.Object, err)
+		return fmt.Errorf("%s: %w", Name, err)
 	}
-	return s.Program.Apply(ctx, d)
+	return s.Fleet.Apply(ctx, d.programs())
 }
 
-// returned begins anew where dnsmasq would not advertise by itself on an interface that came back (see allAdvertised).
+// returned begins anew where dnsmasq would not advertise by itself on an interface that came back (see allAdvertised), and in a
+// VRF that is another link than before.
 func (s *Daemon) returned(ctx context.Context, name string) error {
 	s.mu.Lock()
-	follows := !strings.Contains(s.conf, "dhcp-range=set:ra-"+name+",") || strings.Contains(s.conf, ",constructor:"+name+",")
-	s.mu.Unlock()
-	if follows {
-		return nil
+	var again []string
+	for vrf, i := range s.desired {
+		conf := i.Files["dnsmasq.conf"]
+		silent := strings.Contains(conf, "dhcp-range=set:ra-"+name+",") && !strings.Contains(conf, ",constructor:"+name+",")
+		if silent || vrf == name {
+			again = append(again, vrf)
+		}
 	}
-	return s.Restart(ctx)
+	s.mu.Unlock()
+	var failed []error
+	for _, vrf := range again {
+		failed = append(failed, s.Restart(ctx, key(vrf)))
+	}
+	return errors.Join(failed...)
 }
 
-// Stop ends dnsmasq.
-func (s *Daemon) Stop(ctx context.Context) error { return s.Apply(ctx, program.Desired{}) }
+// Stop ends all.
+func (s *Daemon) Stop(ctx context.Context) error { return s.Apply(ctx, nil) }
 
-// Upstream takes the servers that DHCP told, to be asked when the configuration names none. dnsmasq
-// reads the file again when it has changed.
-func (s *Daemon) Upstream(servers []netip.Addr) error {
+// vrfs are those where something is served, the main table first.
+func (s *Daemon) vrfs() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.desired))
+}
+
+// States are those of each.
+func (s *Daemon) States() (list []program.State) {
+	for _, vrf := range s.vrfs() {
+		list = append(list, s.State(key(vrf)))
+	}
+	return list
+}
+
+// Upstream takes the servers that providers told, to be asked when the configuration names none. dnsmasq
+// reads the file again when it has changed. One in a VRF asks those of the providers there, which the VRF's routes lead to.
+func (s *Daemon) Upstream(servers []service.Server) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.upstream = servers
 	return s.write()
 }
 
+// write writes the files of those that run. The caller holds mu.
 func (s *Daemon) write() error {
-	if !s.runs {
-		return nil
+	for vrf, i := range s.desired {
+		dir := s.dir(vrf)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		if err := program.Replace(filepath.Join(dir, serverFile), resolvConf(service.ServersOf(s.upstream, i.Learn)), 0o644); err != nil {
+			return err
+		}
 	}
-	if err := os.MkdirAll(s.Dir(), 0o755); err != nil {
-		return err
-	}
-	return program.Replace(filepath.Join(s.Dir(), serverFile), resolvConf(s.upstream), 0o644)
+	return nil
 }
 
 // resolvConf is a resolv.conf(5) with these servers.

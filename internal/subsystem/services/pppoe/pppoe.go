@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/netip"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -84,7 +83,7 @@ var Service = service.Descriptor{
 	Programs: []service.Program{{Name: binary, For: "PPPoE", Package: "ppp", Version: []string{binary, "--version"},
 		Image: []string{"usr/sbin/pppd", "usr/sbin/pppoe-discovery", "usr/lib/pppd/*/pppoe.so", "usr/lib/*/ossl-modules/legacy.so"}}}, // legacy.so: pppd 2.5 does not start without
 	New: func(h service.Host) service.Running {
-		c := &Client{Fleet: program.NewFleet(h.RunDir, prefix, h.Log), runDir: h.RunDir, servers: h.Servers, log: h.Log}
+		c := &Client{Fleet: program.NewFleet(h.RunDir, "interface", prefix, h.Log), runDir: h.RunDir, servers: h.Servers, log: h.Log}
 		r := service.Of(c, func(cfg *config.Config, secrets config.Secrets) (Desired, error) {
 			return Render(cfg, secrets, h.RunDir)
 		})
@@ -162,7 +161,7 @@ func render(name string, i *config.Interface, password, dir string) program.Desi
 type Client struct {
 	*program.Fleet
 	runDir  string
-	servers func(service string, list []netip.Addr) error
+	servers func(service string, list []service.Server) error
 	log     *slog.Logger
 
 	mu      sync.Mutex

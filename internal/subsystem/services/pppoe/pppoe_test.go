@@ -5,7 +5,6 @@ package pppoe
 import (
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"minne/internal/subsystem/services/program"
+	"minne/internal/subsystem/services/service"
 )
 
 // dialing runs the script with a pppd that ends at once and a sleep that only writes down how long it was to be. It
@@ -75,12 +75,12 @@ func TestServersOfSessions(t *testing.T) {
 		}
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	var got []netip.Addr
-	c := &Client{Fleet: program.NewFleet(runDir, prefix, log), runDir: runDir, log: log, servers: func(from string, list []netip.Addr) error {
+	var got []service.Server
+	c := &Client{Fleet: program.NewFleet(runDir, "interface", prefix, log), runDir: runDir, log: log, servers: func(from string, list []service.Server) error {
 		got = list
 		return nil
 	}}
-	if err := c.ReportServers(); err != nil || fmt.Sprint(got) != "[198.51.100.53 198.51.100.54 198.51.100.54]" {
+	if err := c.ReportServers(); err != nil || fmt.Sprint(got) != "[{isp-a 198.51.100.53} {isp-a 198.51.100.54} {isp-b 198.51.100.54}]" {
 		t.Errorf("servers %v, %v", got, err)
 	}
 }

@@ -58,13 +58,15 @@ func (c *Client) Observe(context.Context) (o Observed, err error) {
 
 // ReportServers passes on the DNS servers of the sessions that are up, also of those that a daemon before left.
 func (c *Client) ReportServers() error {
-	var list []netip.Addr
+	var list []service.Server
 	for _, name := range c.Known() {
 		var s Session
 		if values, err := c.Read(name, "session"); err == nil {
 			s.read(values)
 		}
-		list = append(list, s.DNS...)
+		for _, a := range s.DNS {
+			list = append(list, service.Server{Interface: name, Address: a})
+		}
 	}
 	return c.servers("pppoe", list)
 }

@@ -14,10 +14,11 @@ import (
 	"minne/internal/base/plan"
 )
 
-// Fleet is the programs of a service that runs one for each of some interfaces. It is safe for concurrent use.
+// Fleet is the programs of a service that runs one for each of some interfaces, or VRFs. It is safe for concurrent use.
 type Fleet struct {
 	runDir string
-	prefix string // of the programs' directories; the interface's name follows
+	per    string // what each is for, for the log: "interface"; "" for what the program's name says
+	prefix string // of the programs' directories; that one's name follows
 	log    *slog.Logger
 	ready  chan struct{}
 	wake   chan struct{}
@@ -34,9 +35,10 @@ type supervised struct {
 	end context.CancelFunc // nil before Supervise
 }
 
-// NewFleet returns the programs whose directories begin with prefix. Nothing runs before the first Apply.
-func NewFleet(runDir, prefix string, log *slog.Logger) *Fleet {
-	return &Fleet{runDir: runDir, prefix: prefix, log: log, ready: make(chan struct{}), wake: make(chan struct{}, 1), programs: map[string]*supervised{}}
+// NewFleet returns the programs for each interface, or what per says, whose directories begin with prefix. Nothing runs before the
+// first Apply.
+func NewFleet(runDir, per, prefix string, log *slog.Logger) *Fleet {
+	return &Fleet{runDir: runDir, per: per, prefix: prefix, log: log, ready: make(chan struct{}), wake: make(chan struct{}, 1), programs: map[string]*supervised{}}
 }
 
 // Of returns the program of an interface, nil where there is none.
@@ -61,7 +63,11 @@ func (f *Fleet) State(name string) (s State) {
 func (f *Fleet) program(name string) *supervised {
 	s := f.programs[name]
 	if s == nil {
-		s = &supervised{Program: New(f.runDir, f.prefix+name, f.log.With("interface", name))}
+		log := f.log
+		if f.per != "" {
+			log = log.With(f.per, name)
+		}
+		s = &supervised{Program: New(f.runDir, f.prefix+name, log)}
 		f.programs[name] = s
 		f.supervise(s)
 	}
@@ -140,6 +146,15 @@ func (f *Fleet) Restart(ctx context.Context, name string) error {
 	if p := f.Of(name); p != nil {
 		return p.Restart(ctx)
 	}
+	return nil
+}
+
+// Run supervises the programs until ctx ends. They go on.
+func (f *Fleet) Run(ctx context.Context) error {
+	f.Supervise(ctx)
+	close(f.ready)
+	<-ctx.Done()
+	f.Wait()
 	return nil
 }
 

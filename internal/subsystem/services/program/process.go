@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"minne/internal/base/invrf"
 	"minne/internal/base/process"
 )
 
@@ -99,6 +100,14 @@ func (p *Program) start(ctx context.Context) error {
 	cmd := exec.Command(d.Argv[0], d.Argv[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = out, out, p.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // signals of our terminal are not for it
+	if d.VRF != "" {
+		group, err := invrf.Open(p.group(), d.VRF)
+		if err != nil {
+			return fmt.Errorf("%s: %w", d.Object, err)
+		}
+		defer group.Close()
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(group.Fd())
+	}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("%s: %w", d.Object, missing(err))
 	}

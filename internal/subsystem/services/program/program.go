@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -32,6 +33,7 @@ import (
 	"time"
 
 	"minne/internal/base/atomicfile"
+	"minne/internal/base/invrf"
 	"minne/internal/base/plan"
 	"minne/internal/base/process"
 )
@@ -64,6 +66,7 @@ type Desired struct {
 	Files  map[string]string // name → text, in its directory
 	Modes  map[string]fs.FileMode
 	Check  []string // command that says whether the files are right, before anything is stopped; nil for none
+	VRF    string   // in which it runs: its sockets are bound to it; "" for the main table
 	Owner  string   // user of the program, who gets the directory "var" in it to write in; "" for none
 
 	Needs       func() error                // what the host must have; told before anything is changed; nil for nothing
@@ -75,7 +78,13 @@ type Desired struct {
 func (d Desired) Empty() bool { return len(d.Argv) == 0 }
 
 // command is the text of the file that says what the program was started with.
-func (d Desired) command() string { return strings.Join(d.Argv, "\n") + "\n" }
+func (d Desired) command() string {
+	text := strings.Join(d.Argv, "\n") + "\n"
+	if d.VRF != "" {
+		text += "in VRF " + d.VRF + "\n"
+	}
+	return text
+}
 
 // State is what a program is at.
 type State struct {
@@ -310,7 +319,18 @@ func (p *Program) remove(ctx context.Context) error {
 	if err := p.end(ctx); err != nil {
 		return err
 	}
+	text, err := os.ReadFile(filepath.Join(p.dir, "command"))
+	if err == nil && bytes.Contains(text, []byte("\nin VRF ")) {
+		if err := invrf.Remove(p.group()); err != nil {
+			return err
+		}
+	}
 	return os.RemoveAll(p.dir)
+}
+
+// group is the control group of the program where it runs in a VRF.
+func (p *Program) group() string {
+	return fmt.Sprintf("%s-%08x", p.name, crc32.ChecksumIEEE([]byte(p.dir)))
 }
 
 // end stops the process if there is one.

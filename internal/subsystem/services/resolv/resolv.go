@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -36,18 +37,22 @@ var Service = service.Descriptor{
 
 // Desired is what the configuration says about it.
 type Desired struct {
-	Own    bool // this router's own DNS server
-	Learn  bool // the servers of providers
+	Own    bool     // this router's own DNS server
+	Learn  []string // the interfaces whose providers' servers are asked
 	Domain string
 }
 
 // Render makes the Desired of a configuration.
 func Render(cfg *config.Config) (d Desired, err error) {
-	if dns := cfg.Services.DNS; dns != nil {
+	inVRFs := cfg.VRFs()
+	dns := cfg.Services.DNS
+	if dns != nil && slices.ContainsFunc(dns.Interfaces, func(name string) bool { return inVRFs[name] == "" }) {
 		return Desired{Own: true, Domain: dns.Domain}, nil
 	}
-	for _, i := range cfg.Interfaces {
-		d.Learn = d.Learn || i.DHCP.On() || i.PPPoE != nil
+	for name := range cfg.Interfaces {
+		if inVRFs[name] == "" {
+			d.Learn = append(d.Learn, name)
+		}
 	}
 	return d, nil
 }
@@ -59,7 +64,7 @@ type Resolv struct {
 	mu      sync.Mutex
 	desired Desired
 	applied bool
-	servers []netip.Addr
+	servers []service.Server
 }
 
 // New returns the file in the instance's run directory.
@@ -77,7 +82,7 @@ func (r *Resolv) Apply(_ context.Context, d Desired) error {
 }
 
 // SetServers takes the servers of providers.
-func (r *Resolv) SetServers(servers []netip.Addr) error {
+func (r *Resolv) SetServers(servers []service.Server) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.servers = servers
@@ -88,7 +93,7 @@ func (r *Resolv) write() error {
 	if !r.applied {
 		return nil
 	}
-	text := Text(r.desired, r.servers)
+	text := Text(r.desired, service.ServersOf(r.servers, r.desired.Learn))
 	if text == "" {
 		if err := os.Remove(r.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -105,7 +110,7 @@ func (r *Resolv) write() error {
 func Text(d Desired, servers []netip.Addr) string {
 	if d.Own {
 		servers = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
-	} else if !d.Learn || len(servers) == 0 {
+	} else if len(servers) == 0 {
 		return ""
 	}
 	var b strings.Builder

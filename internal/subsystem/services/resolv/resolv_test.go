@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"minne/internal/subsystem/services/service"
 	"minne/internal/testing/servicetest"
 )
 
@@ -18,7 +19,7 @@ func TestResolv(t *testing.T) {
 		b, _ := os.ReadFile(filepath.Join(dir, "resolv.conf"))
 		return string(b)
 	}
-	if err := r.SetServers([]netip.Addr{netip.MustParseAddr("192.0.2.53"), netip.MustParseAddr("192.0.2.54")}); err != nil || read() != "" {
+	if err := r.SetServers([]service.Server{{Interface: "wan", Address: netip.MustParseAddr("192.0.2.53")}, {Interface: "wan", Address: netip.MustParseAddr("192.0.2.54")}}); err != nil || read() != "" {
 		t.Errorf("before a configuration: %v, %q", err, read())
 	}
 	for _, step := range []struct{ services, want string }{

@@ -11,6 +11,7 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"slices"
 
 	"minne/internal/base/plan"
 	"minne/internal/base/task"
@@ -46,8 +47,24 @@ type Host struct {
 	Own    bool   // the machine is ours: its clock, its users
 
 	// Servers takes the DNS servers that a service got from providers, in place of those that it got before.
-	Servers func(service string, list []netip.Addr) error
+	Servers func(service string, list []Server) error
 	Log     *slog.Logger
+}
+
+// Server is a DNS server of a provider.
+type Server struct {
+	Interface string // towards the provider
+	Address   netip.Addr
+}
+
+// ServersOf are the servers of some interfaces' providers, each once.
+func ServersOf(list []Server, interfaces []string) (of []netip.Addr) {
+	for _, s := range list {
+		if slices.Contains(interfaces, s.Interface) && !slices.Contains(of, s.Address) {
+			of = append(of, s.Address)
+		}
+	}
+	return of
 }
 
 // Running is a service of one router: all that the daemon does with it. What is nil it does not need.
@@ -66,7 +83,7 @@ type Running struct {
 	Down     func() []string                         // what does not work though its programs run
 	Trouble  func(context.Context) map[string]string // the same where that takes a question: by what is wrong
 	Trim     func()                                  // bounds what its programs have printed
-	Servers  func([]netip.Addr) error                // takes the DNS servers of all providers
+	Servers  func([]Server) error                    // takes the DNS servers of all providers
 	Returned func(context.Context, string) error     // an interface came back as another link
 }
 

@@ -3,8 +3,8 @@
 # already. Sourced by ./dev.
 
 # Services, made by go test ./internal/subsystem/services -update
-service_packages="udhcpc dhcpcd-base ppp dnsmasq-base chrony openssh-server lldpd"
-service_units="chrony ssh lldpd"
+service_packages="hostapd wpasupplicant udhcpc dhcpcd-base ppp dnsmasq-base chrony openssh-server lldpd"
+service_units="hostapd wpa_supplicant chrony ssh lldpd"
 # End of services
 packages="make ca-certificates clang-19 llvm-19 libclang-rt-19-dev gcc libc6-dev libbpf-dev linux-libc-dev
 iproute2 nftables conntrack ethtool frr bird2 iperf3 curl traceroute iputils-ping procps systemd dosfstools tcpdump util-linux

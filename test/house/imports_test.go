@@ -32,6 +32,7 @@ var neighbours = map[[2]string]string{
 	{"appliance/boot", "appliance/slot"}:        "starts from a slot",
 	{"appliance/remotehands", "appliance/slot"}: "reads which slot is used",
 	{"appliance/upgrade", "appliance/slot"}:     "writes a slot",
+	{"base/nl80211", "base/nlmsg"}:              "speaks by its messages",
 	{"daemon/router", "daemon/show"}:            "a view names the function that prints its answer",
 	{"model/api", "model/revisions"}:            "its answers hold revisions",
 	{"model/policy", "model/config"}:            "it compiles the configuration",

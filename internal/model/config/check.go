@@ -36,6 +36,7 @@ func check(cfg *Config, secrets Secrets) *problems {
 		c.interfaceExists(use.Path, use.Name)
 	}
 	c.system()
+	c.radios()
 	c.interfaces()
 	c.leasing()
 	c.delegation()

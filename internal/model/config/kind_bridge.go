@@ -10,7 +10,7 @@ import (
 
 // Bridge makes one network of several ports (IEEE 802.1Q bridge).
 type Bridge struct {
-	Ports    []string               `yaml:"ports" json:"ports,omitempty" doc:"The ports of the bridge: ports, bonds and VLANs. They have no addresses, zone or services of their own. The bridge has the MAC address of the first." ordered:"true" names:"interface" example:"eth1"`
+	Ports    []string               `yaml:"ports" json:"ports,omitempty" doc:"The ports of the bridge: ports, bonds, VLANs and Wi-Fi. They have no addresses, zone or services of their own. The bridge has the MAC address of the first." ordered:"true" names:"interface" example:"eth1"`
 	VLANs    map[string]*BridgeVLAN `yaml:"vlans" json:"vlans,omitempty" doc:"Makes the bridge VLAN-aware: which VLANs each of its ports carries. The router's own interfaces on the bridge's VLANs are interfaces with vlan: {parent: BRIDGE, id: N}." names:"interface"`
 	Isolated []string               `yaml:"isolated" json:"isolated,omitempty" doc:"Ports whose hosts reach the router and the other ports, but not each other." names:"interface"`
 	STP      bool                   `yaml:"stp" json:"stp,omitempty" doc:"Spanning tree (IEEE 802.1D): finds loops and opens them. A port forwards 30 seconds after its cable is there." default:"off"`
@@ -29,12 +29,15 @@ func (b *Bridge) kind() Kind {
 }
 
 // bridged are the kinds of interfaces that a bridge takes besides ports: those with Ethernet frames.
-var bridged = []string{"bond", "vlan", "tunnel"}
+var bridged = []string{"bond", "vlan", "tunnel", "wifi"}
 
 func (b *Bridge) check(c *checker, path, name string) {
 	for n, p := range b.Ports {
 		if k := c.cfg.Kind(p); c.cfg.Interfaces[p] != nil && !k.Port && p != loopback && !slices.Contains(bridged, k.Name) {
-			c.refuse(indexPath(path+".ports", n), fmt.Sprintf("%s is a %s, which is no port of a bridge", p, k.Name), "a port, a bond, a VLAN or a tunnel of type vxlan", "")
+			c.refuse(indexPath(path+".ports", n), fmt.Sprintf("%s is a %s, which is no port of a bridge", p, k.Name), "a port, a bond, a VLAN, a tunnel of type vxlan or Wi-Fi", "")
+		}
+		if i := c.cfg.Interfaces[p]; i != nil && i.WiFi != nil && !i.WiFi.bridgeable() {
+			c.refuse(indexPath(path+".ports", n), fmt.Sprintf("%s is %s, whose frames have its own MAC address alone", p, i.WiFi.uses()), "an access point", "")
 		}
 	}
 	for n, p := range b.Isolated {

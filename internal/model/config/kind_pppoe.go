@@ -28,7 +28,7 @@ const (
 )
 
 func (p *PPPoE) kind() Kind {
-	return Kind{Name: "pppoe", Parents: []Parent{{"parent", p.Parent}}, Dialed: true, FastPath: ParentProgram}
+	return Kind{Name: "pppoe", Parents: []Parent{{"parent", p.Parent}}, Brought: true, Dialed: true, FastPath: ParentProgram}
 }
 
 func (p *PPPoE) check(c *checker, path, name string) {

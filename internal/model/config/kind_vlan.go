@@ -26,6 +26,9 @@ func (v *VLAN) check(c *checker, path, name string) {
 		c.refuse(path+".id", fmt.Sprintf("interface %s is already VLAN %d (%s) on %s", other, v.ID, v.Protocol, v.Parent), "another id", "")
 	}
 	c.taken[*v] = name
+	if p := c.cfg.Interfaces[v.Parent]; p.WiFi != nil && !p.WiFi.bridgeable() {
+		c.refuse(path+".parent", fmt.Sprintf("%s is %s, which carries no tags", v.Parent, p.WiFi.uses()), "a port, or an access point", "")
+	}
 	tags := 1
 	for p := c.cfg.Interfaces[v.Parent]; p != nil && p.VLAN != nil && tags <= len(c.cfg.Interfaces); p = c.cfg.Interfaces[p.VLAN.Parent] {
 		tags++

@@ -23,7 +23,8 @@ type Kind struct {
 	Parents  []Parent // interfaces that it sits on: their links are there before
 	Members  []Parent // interfaces that belong to it: they have its link as their master
 	Bundles  bool     // its members are parts of it and have no packets of their own; else they stay interfaces of the router
-	Dialed   bool     // the program that dials makes its link, which goes and comes with the session
+	Brought  bool     // a service makes its link, which goes and comes
+	Dialed   bool     // the same by a program that dials: both ends agree on address and size of the session
 	FastPath Program  //
 	Kernel   string   // why only the kernel carries its packets, where its link alone does not tell; "" for no reason
 }

@@ -17,6 +17,7 @@ type Config struct {
 	Version    int                   `yaml:"version" json:"version" doc:"Version of the configuration format." enum:"1" required:"true"`
 	System     System                `yaml:"system" json:"system" doc:"Host name, router ID, kernel settings and the administrator."`
 	Interfaces map[string]*Interface `yaml:"interfaces" json:"interfaces" doc:"Interfaces, each under the name that you choose: at most 15 bytes. A commit gives the kernel's link this name."`
+	Radios     map[string]*Radio     `yaml:"radios" json:"radios,omitempty" doc:"Radios of the machine, for Wi-Fi, each under a name that you choose."`
 	Zones      map[string]*Zone      `yaml:"zones" json:"zones,omitempty" doc:"Descriptions of firewall zones. A zone exists as soon as an interface names it."`
 	Firewall   Firewall              `yaml:"firewall" json:"firewall,omitzero" doc:"Firewall: which packets may pass between zones. Without zones there is no firewall, and every routed packet passes."`
 	NAT        []NAT                 `yaml:"nat" json:"nat,omitempty" doc:"NAT rules. The first rule that matches a connection applies." ordered:"true"`
@@ -52,6 +53,7 @@ type Interface struct {
 	PPPoE        *PPPoE           `yaml:"pppoe" json:"pppoe,omitempty" doc:"Makes this interface a PPPoE session with a provider, who gives the address."`
 	WireGuard    *WireGuard       `yaml:"wireguard" json:"wireguard,omitempty" doc:"Makes this interface a WireGuard tunnel."`
 	Tunnel       *Tunnel          `yaml:"tunnel" json:"tunnel,omitempty" doc:"Makes this interface a tunnel without encryption: GRE, IP in IP, IPv6 in IPv4 or VXLAN."`
+	WiFi         *WiFi            `yaml:"wifi" json:"wifi,omitempty" doc:"Makes this interface one of a radio: a Wi-Fi access point, station or mesh. The packages hostapd or wpasupplicant, and wireless-regdb, must be installed."`
 	Description  string           `yaml:"description" json:"description,omitempty" doc:"Free text of at most 200 characters." example:"fibre to ISP A"`
 	Addresses    []Address        `yaml:"addresses" json:"addresses,omitempty" doc:"Addresses with prefix length." ordered:"true" example:"192.0.2.1/24"`
 	DHCP         *OnOff           `yaml:"dhcp" json:"dhcp,omitempty" doc:"DHCP client: gets an IPv4 address, a default route and DNS servers." default:"off" enum:"on,off"`

@@ -169,7 +169,7 @@ func renderInterface(name string, c *config.Interface, kind config.Kind, mtu int
 	if c.Match != nil {
 		i.Match = *c.Match
 	}
-	if kind.Name != "" && !kind.Dialed {
+	if kind.Name != "" && !kind.Brought {
 		i.Made = c
 	}
 	for _, a := range c.Addresses {

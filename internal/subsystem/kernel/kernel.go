@@ -168,9 +168,9 @@ func (k *Kernel) settle(ctx context.Context, r *round) error {
 		maxRounds, strings.Join(left, "; "))
 }
 
-// hungUp says whether the link of a step's interface is one of a session that has ended meanwhile.
+// hungUp says whether the link of a step's interface is one that a service took away meanwhile, as a session that ended.
 func (r *round) hungUp(s step) bool {
-	n := slices.IndexFunc(r.bound, func(b *bound) bool { return b.Name == s.port && b.Kind.Dialed && b.link != nil })
+	n := slices.IndexFunc(r.bound, func(b *bound) bool { return b.Name == s.port && b.Kind.Brought && b.link != nil })
 	if n < 0 {
 		return false
 	}
@@ -192,7 +192,7 @@ func (k *Kernel) do(ctx context.Context, s step, r *round) error {
 	}
 	if s.waits != nil && unreachable(err) {
 		level := slog.LevelWarn
-		if r.dialed(s.port) { // it waits for the session
+		if r.brought(s.port) { // it waits for the link
 			level = slog.LevelDebug
 		}
 		k.log.Log(ctx, level, "route waits until its next hop is reachable", "route", s.change.Object, "reason", err)

@@ -85,8 +85,8 @@ func bind(interfaces []DesiredInterface, links []link, had func(name string, ind
 		switch {
 		case i.Made != nil:
 			b.bindMade(links)
-		case i.Kind.Dialed && !slices.ContainsFunc(links, func(l link) bool { return l.Name == i.Name }):
-			b.leaveOut(nil) // there is no session now
+		case i.Kind.Brought && !slices.ContainsFunc(links, func(l link) bool { return l.Name == i.Name }):
+			b.leaveOut(nil) // there is no link now
 		default:
 			b.link, b.odd, err = find(i, links, had)
 		}

@@ -268,7 +268,7 @@ func (k *Kernel) report(r *round) *Report {
 			whole[b.Name] = true
 			continue
 		}
-		if whole[b.Name] = returned && !r.made(b.Name); whole[b.Name] && !b.Kind.Dialed {
+		if whole[b.Name] = returned && !r.made(b.Name); whole[b.Name] && !b.Kind.Brought {
 			words := fmt.Sprintf("port %s is there again and configured", b.Name)
 			if d > 0 {
 				words += fmt.Sprintf(", it was gone for %v", d.Round(100*time.Millisecond))
@@ -277,7 +277,7 @@ func (k *Kernel) report(r *round) *Report {
 		}
 	}
 	for _, s := range r.did {
-		if s.was == "" || whole[s.port] || (s.vital || s.waits != nil) && r.dialed(s.port) {
+		if s.was == "" || whole[s.port] || (s.vital || s.waits != nil) && r.brought(s.port) {
 			continue
 		}
 		whole[s.port] = s.vital && s.port != ""
@@ -292,10 +292,10 @@ func (k *Kernel) report(r *round) *Report {
 	return rep
 }
 
-// dialed says whether an interface is a session, whose link goes down, away and comes, and its routes with it: that is no change by
+// brought says whether an interface is one whose link goes down, away and comes, as a session, and its routes with it: that is no change by
 // another program.
-func (r *round) dialed(name string) bool {
-	return slices.ContainsFunc(r.bound, func(b *bound) bool { return b.Name == name && b.Kind.Dialed })
+func (r *round) brought(name string) bool {
+	return slices.ContainsFunc(r.bound, func(b *bound) bool { return b.Name == name && b.Kind.Brought })
 }
 
 // made says whether the round made an interface's link, which somebody had removed.

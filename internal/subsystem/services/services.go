@@ -23,12 +23,14 @@ import (
 	"minne/internal/subsystem/services/service"
 	"minne/internal/subsystem/services/ssh"
 	"minne/internal/subsystem/services/tunnels"
+	"minne/internal/subsystem/services/wifi"
 	"minne/internal/subsystem/services/wireguard"
 )
 
 // All are the services in the order in which a commit puts them in place.
 var All = []*service.Descriptor{
 	&admin.Service,
+	&wifi.Service, // whose links others serve
 	&dhcpclient.Service,
 	&dhcpv6client.Service,
 	&pppoe.Service,

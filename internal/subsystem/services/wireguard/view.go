@@ -104,21 +104,8 @@ func table(o Observed) service.Table {
 			if p.Endpoint != "" {
 				endpoint = p.Endpoint
 			}
-			t.Rows = append(t.Rows, []string{i.Name, p.Name, p.State, endpoint, ago, amount(p.Received), amount(p.Sent)})
+			t.Rows = append(t.Rows, []string{i.Name, p.Name, p.State, endpoint, ago, service.Amount(p.Received), service.Amount(p.Sent)})
 		}
 	}
 	return t
-}
-
-// amount is a number of bytes in the largest unit that keeps it above 1.
-func amount(n int64) string {
-	units := []string{"B", "kB", "MB", "GB", "TB"}
-	value, unit := float64(n), 0
-	for value >= 1000 && unit < len(units)-1 {
-		value, unit = value/1000, unit+1
-	}
-	if unit == 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", value, units[unit])
 }

@@ -17,22 +17,27 @@ import (
 // Answers are the answers, from the console or from a file. The zero value of
 // each takes what the screen offers.
 type Answers struct {
-	WAN        string       `yaml:"wan" json:"wan,omitempty" doc:"Port that leads to the Internet: its name, MAC address or bus address."`
-	WANAddress string       `yaml:"wan-address" json:"wan-address,omitempty" doc:"dhcp, pppoe, or an address with its length." default:"dhcp"`
-	User       string       `yaml:"pppoe-user" json:"pppoe-user,omitempty" doc:"User name at the provider, for pppoe."`
-	Secret     string       `yaml:"pppoe-password" json:"pppoe-password,omitempty" doc:"Password at the provider, for pppoe."`
-	VLAN       int          `yaml:"pppoe-vlan" json:"pppoe-vlan,omitempty" doc:"VLAN that the provider wants, for pppoe. Absent: no tag." min:"1" max:"4094"`
-	WANGateway netip.Addr   `yaml:"wan-gateway" json:"wan-gateway,omitzero" doc:"The provider's router, for a fixed address."`
-	WANDNS     []netip.Addr `yaml:"wan-dns" json:"wan-dns,omitempty" doc:"The provider's DNS servers, for a fixed address."`
-	LAN        string       `yaml:"lan" json:"lan,omitempty" doc:"This router's address in the LAN, with its length."`
-	LANPorts   string       `yaml:"lan-ports" json:"lan-ports,omitempty" doc:"What the ports besides the WAN are: one network, as on a switch (bridge), or one each (separate)." default:"bridge" enum:"bridge,separate"`
-	Hostname   string       `yaml:"hostname" json:"hostname,omitempty" doc:"Name of the router."`
-	SSH        string       `yaml:"ssh" json:"ssh,omitempty" doc:"Login from the LAN: key, password or off. Absent: key when there are keys, else off." enum:"key,password,off"`
-	SSHKeys    []string     `yaml:"ssh-keys" json:"ssh-keys,omitempty" doc:"Public keys that may log in."`
-	Password   string       `yaml:"password-hash" json:"password-hash,omitempty" doc:"Hash of the password of admin, as busybox mkpasswd -m sha512 prints it. Absent: a random password is made and shown."`
+	WAN            string       `yaml:"wan" json:"wan,omitempty" doc:"Port that leads to the Internet: its name, MAC address or bus address."`
+	WANAddress     string       `yaml:"wan-address" json:"wan-address,omitempty" doc:"dhcp, pppoe, or an address with its length." default:"dhcp"`
+	User           string       `yaml:"pppoe-user" json:"pppoe-user,omitempty" doc:"User name at the provider, for pppoe."`
+	Secret         string       `yaml:"pppoe-password" json:"pppoe-password,omitempty" doc:"Password at the provider, for pppoe."`
+	VLAN           int          `yaml:"pppoe-vlan" json:"pppoe-vlan,omitempty" doc:"VLAN that the provider wants, for pppoe. Absent: no tag." min:"1" max:"4094"`
+	WANGateway     netip.Addr   `yaml:"wan-gateway" json:"wan-gateway,omitzero" doc:"The provider's router, for a fixed address."`
+	WANDNS         []netip.Addr `yaml:"wan-dns" json:"wan-dns,omitempty" doc:"The provider's DNS servers, for a fixed address."`
+	LAN            string       `yaml:"lan" json:"lan,omitempty" doc:"This router's address in the LAN, with its length."`
+	LANPorts       string       `yaml:"lan-ports" json:"lan-ports,omitempty" doc:"What the ports besides the WAN are: one network, as on a switch (bridge), or one each (separate)." default:"bridge" enum:"bridge,separate"`
+	WiFi           string       `yaml:"wifi" json:"wifi,omitempty" doc:"Name of a Wi-Fi network (SSID) on the machine's card. Absent: none."`
+	WiFiPassphrase string       `yaml:"wifi-passphrase" json:"wifi-passphrase,omitempty" doc:"Passphrase of the Wi-Fi network."`
+	WiFiCountry    string       `yaml:"wifi-country" json:"wifi-country,omitempty" doc:"Country where the router is, two letters: it decides what the radio may do."`
+	WiFiNetwork    string       `yaml:"wifi-network" json:"wifi-network,omitempty" doc:"lan: one network with the ports inside. separate: a network of its own." default:"lan" enum:"lan,separate"`
+	Hostname       string       `yaml:"hostname" json:"hostname,omitempty" doc:"Name of the router."`
+	SSH            string       `yaml:"ssh" json:"ssh,omitempty" doc:"Login from the LAN: key, password or off. Absent: key when there are keys, else off." enum:"key,password,off"`
+	SSHKeys        []string     `yaml:"ssh-keys" json:"ssh-keys,omitempty" doc:"Public keys that may log in."`
+	Password       string       `yaml:"password-hash" json:"password-hash,omitempty" doc:"Hash of the password of admin, as busybox mkpasswd -m sha512 prints it. Absent: a random password is made and shown."`
 
-	hostless bool // there is no user admin on this host
-	guest    bool // the router shares its host with others, whose users are not its own
+	radio    *Radio // that can be an access point; nil for none
+	hostless bool   // there is no user admin on this host
+	guest    bool   // the router shares its host with others, whose users are not its own
 }
 
 // What the screen offers.
@@ -71,6 +76,7 @@ func ReadAnswers(path string) (Answers, error) {
 		{"hostname", checkHostname(a.Hostname)},
 		{"wan-gateway", checkGateway(a)},
 		{"pppoe-user", checkPPPoE(a)},
+		{"wifi", checkWiFi(a)},
 	} {
 		if check.err != nil {
 			d.Refuse(check.path, check.err.Error(), "", "")
@@ -201,6 +207,12 @@ func (a Answers) complete(ports []Port) (Answers, error) {
 		a.LAN = offerLAN(ports)
 	}
 	a.LANPorts = cmp.Or(a.LANPorts, bridged)
+	if a.WiFi != "" {
+		if a.radio == nil {
+			return a, errors.New("this machine has no Wi-Fi card that can be an access point, or hostapd is not installed: leave wifi out")
+		}
+		a.WiFiNetwork = cmp.Or(a.WiFiNetwork, "lan")
+	}
 	a.Hostname = cmp.Or(a.Hostname, defaultHostname)
 	if a.SSH == "" {
 		a.SSH = "off"

@@ -21,6 +21,7 @@ const timeServers = "2.debian.pool.ntp.org"
 type network struct {
 	name    string
 	ports   []Port
+	wifi    bool         // the access point is in it
 	address netip.Prefix // the router's, with length
 }
 
@@ -32,15 +33,34 @@ func networks(a Answers, ports []Port) (list []network) {
 		switch {
 		case p.Name == a.WAN:
 		case len(list) == 0:
-			list = append(list, network{"lan", []Port{p}, address})
+			list = append(list, network{"lan", []Port{p}, false, address})
 		case a.LANPorts == separate:
 			address = next(address)
-			list = append(list, network{fmt.Sprintf("lan%d", len(list)+1), []Port{p}, address})
+			list = append(list, network{fmt.Sprintf("lan%d", len(list)+1), []Port{p}, false, address})
 		default:
 			list[0].ports = append(list[0].ports, p)
 		}
 	}
+	switch {
+	case a.WiFi == "":
+	case a.WiFiNetwork == separate:
+		list = append(list, network{"wifi", nil, true, next(address)})
+	default:
+		list[0].wifi = true
+	}
 	return list
+}
+
+// behind names the ports of a network, for the last screen.
+func (n network) behind(a Answers) string {
+	names := strings.ReplaceAll(portNames(n.ports), ", ", "+")
+	switch {
+	case !n.wifi:
+		return names
+	case names == "":
+		return "Wi-Fi " + a.WiFi
+	}
+	return names + "+Wi-Fi"
 }
 
 // next is the same host in the network that follows.
@@ -93,6 +113,9 @@ func Compose(a Answers, ports []Port) string {
 			line("      - %q", strings.TrimSpace(key))
 		}
 	}
+	if a.WiFi != "" {
+		radios(line, a)
+	}
 	line("")
 	line("interfaces:")
 	switch a.WANAddress {
@@ -110,11 +133,14 @@ func Compose(a Answers, ports []Port) string {
 		line("    addresses: [%s]", a.WANAddress)
 	}
 	for _, n := range lans {
-		if len(n.ports) == 1 {
+		switch {
+		case len(n.ports) == 0:
+			accessPoint(line, n.name, a)
+		case len(n.ports) == 1 && !n.wifi:
 			line("  %s:", n.name)
 			match(line, n.ports[0])
-		} else {
-			bridge(line, n)
+		default:
+			bridge(line, n, a)
 		}
 		line("    zone: lan")
 		line("    addresses: [%s]", n.address)
@@ -194,12 +220,16 @@ func session(line func(string, ...any), a Answers, p Port) {
 
 // bridge is a network of several ports, each with a name of its own. It does without the spanning tree, as a switch for a house does:
 // a port would forward 30 seconds after its cable is there.
-func bridge(line func(string, ...any), n network) {
+func bridge(line func(string, ...any), n network, a Answers) {
 	var names []string
 	for i, p := range n.ports {
 		names = append(names, fmt.Sprintf("%s%d", n.name, i+1))
 		line("  %s:", names[i])
 		match(line, p)
+	}
+	if n.wifi {
+		names = append(names, "wifi")
+		accessPoint(line, "wifi", a)
 	}
 	line("  %s:", n.name)
 	line("    bridge: {ports: [%s]}", strings.Join(names, ", "))

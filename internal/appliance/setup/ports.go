@@ -88,7 +88,7 @@ func readPorts(ctx context.Context, k *kernel.Kernel) (ports []Port, err error) 
 		return nil, err
 	}
 	for _, l := range links {
-		if l.Port() {
+		if l.Port() && !isRadio(l.Name) {
 			ports = append(ports, Port{Name: l.Name, MAC: l.MAC, Driver: l.Driver, Bus: l.BusPath, Cable: l.State == "up", Speed: l.Speed})
 		}
 	}

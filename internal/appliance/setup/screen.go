@@ -19,7 +19,7 @@ import (
 	"minne/internal/model/config"
 )
 
-// The screen: a list of the ports, then five questions, or six where there are more than two ports, each with an
+// The screen: a list of the ports, then five questions, one more where there are more than two ports, one more for a Wi-Fi card, each with an
 // answer that Enter takes. It is plain text that any terminal shows, a serial console of 80 by
 // 24 characters too; only the first line clears what stood there.
 
@@ -141,6 +141,7 @@ func (c *conversation) screen(a Answers, ports []Port) (Answers, error) {
 				return checkLANPorts(text)
 			})
 		},
+		func() error { return c.askWiFi(&a, number) },
 		func() error {
 			return c.ask(fmt.Sprintf("%d. Name of this router?", number()), defaultHostname, func(text string) error {
 				a.Hostname = text

@@ -112,7 +112,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	} else if o.In == nil {
 		return ErrNobody
 	}
-	answers.hostless, answers.guest = !hasAdmin(), !o.Instance.OwnsHost()
+	answers.hostless, answers.guest, answers.radio = !hasAdmin(), !o.Instance.OwnsHost(), findRadio(ctx)
 	if o.Answers == "" {
 		fmt.Fprintln(o.Out, "Minne looks at the ports …")
 	}
@@ -158,6 +158,11 @@ func (o Options) make(ctx context.Context, a Answers, ports []Port) error {
 	}
 	if a.WANAddress == byPPPoE {
 		if secrets, err = withSecret(o.Instance.Secrets, secrets, providerSecret, a.Secret); err != nil {
+			return err
+		}
+	}
+	if a.WiFi != "" {
+		if secrets, err = withSecret(o.Instance.Secrets, secrets, wifiSecret, a.WiFiPassphrase); err != nil {
 			return err
 		}
 	}
@@ -290,7 +295,7 @@ func (o Options) report(ctx context.Context, a Answers, ports []Port, password s
 	fmt.Fprintf(&b, "  %-5s %-10s %s\n", "wan", ports[i].Name, how)
 	for _, n := range networks(a, ports) {
 		first, last := pool(n.address)
-		fmt.Fprintf(&b, "  %-5s %-10s %s, DHCP %s-%s\n", n.name, strings.ReplaceAll(portNames(n.ports), ", ", "+"), n.address, first, last)
+		fmt.Fprintf(&b, "  %-5s %-10s %s, DHCP %s-%s\n", n.name, n.behind(a), n.address, first, last)
 	}
 	if a.SSH != "off" {
 		fmt.Fprintf(&b, "  ssh   admin@%s", networks(a, ports)[0].address.Addr())

@@ -33,8 +33,14 @@ var ports = []Port{
 // talk has a conversation and returns the answers with the screen.
 func talk(t *testing.T, input string, of []Port) (Answers, string, error) {
 	t.Helper()
+	return talkWith(t, input, of, nil)
+}
+
+// talkWith is the same on a machine that has a radio, or none.
+func talkWith(t *testing.T, input string, of []Port, radio *Radio) (Answers, string, error) {
+	t.Helper()
 	var out bytes.Buffer
-	a, err := converse(t.Context(), strings.NewReader(input), &out).screen(Answers{}, of)
+	a, err := converse(t.Context(), strings.NewReader(input), &out).screen(Answers{radio: radio}, of)
 	return a, out.String(), err
 }
 
@@ -55,7 +61,8 @@ func golden(t *testing.T, name, made string) {
 // Each way through the questions gives a configuration that is right, policy and all.
 func TestCompose(t *testing.T) {
 	secrets, err := config.ParseSecrets("secrets.yaml", []byte(adminSecret+`: "$6$abcdefgh$bp46WUxDu2cphMRE0PvVJlqas2imuSq186YS793XKfmqn9XUEL17HECskUTZInaNigNndLLYc7A6yWBmFEFn3/"
-`+providerSecret+`: "s3cret"`))
+`+providerSecret+`: "s3cret"
+`+wifiSecret+`: "s3cret-in-the-air"`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,9 +72,15 @@ func TestCompose(t *testing.T) {
 		"fixed":    "3\n198.51.100.2/30 198.51.100.1 198.51.100.53 9.9.9.9\n10.1.0.1/22\n\nattic\n" + key + "\n",
 		"pppoe":    "1\npppoe\nline-4711@isp.example\ns3cret\n\n\n\n\n",
 		"vlan":     "1\npppoe 7\n\nline-4711@isp.example\ns3cret\n\n\n\n\n", // a user's name is needed
+		"wifi":     "\n\n\n\nHome \"7\"\nshort\ns3cret-in-the-air\nus\n\n\n\n",
+		"wifi-own": "\n\n\n\nHome\ns3cret-in-the-air\nGermany\nDE\nseparate\n\n\n",
 		"password": "enp1s0\ndhcp\n192.168.5.254/24\n\nAttic-2\npassword\n",
 	} {
-		a, screen, err := talk(t, input, ports)
+		var radio *Radio
+		if strings.HasPrefix(name, "wifi") {
+			radio = &Radio{Name: "phy0", MAC: "52:54:00:00:00:0f", Fast: name == "wifi", Wide: name == "wifi"}
+		}
+		a, screen, err := talkWith(t, input, ports, radio)
 		if err != nil {
 			t.Errorf("%s: %v\n%s", name, err, screen)
 			continue

@@ -66,7 +66,7 @@ Updates: whole table in %v (%v of it compiling); %s route changes since, the las
 	return firewallTables(w, *o.Firewall)
 }
 
-// kernelCost is what it costs when the kernel forwards; the figures are those of docs/design/fast-path.md and policy.md.
+// kernelCost is what it costs when the kernel forwards; the figures are those of docs/design/fast-path.md and docs/design/policy.md.
 const kernelCost = "The kernel needs about 3 times as much processor time for a packet, with a full table 4 to 9 times, with hundreds of rules 30 times."
 
 // leavesToKernel says whether the kernel forwards packets that the fast path could forward on other ports.

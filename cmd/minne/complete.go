@@ -29,14 +29,14 @@ const completeLimit = 2 * time.Second
 type namesOf func(ctx context.Context, c *api.Client) []string
 
 // names are those that fields of questions speak of.
-var names = map[string]namesOf{"interface": interfaceNames, "reason": reasonNames, "peer": peerNames}
+var names = map[string]namesOf{"interface": interfaceNames, "reason": reasonNames, "peer": peersIn("")}
 
 // argumentNames are for the first argument of commands, by their path.
 var argumentNames = map[string]namesOf{
 	"minne clear counters":    interfaceNames,
 	"minne clear arp":         interfaceNames,
 	"minne clear neighbors":   interfaceNames,
-	"minne clear bgp":         both(peerNames, func(context.Context, *api.Client) []string { return []string{"all\tevery peer"} }),
+	"minne clear bgp":         both(peersIn(""), func(context.Context, *api.Client) []string { return []string{"all\tevery peer"} }),
 	"minne rollback":          revisionNumbers,
 	"minne set add":           setNames,
 	"minne set del":           setNames,
@@ -109,6 +109,26 @@ func (a *app) askNames(c *cobra.Command, ask namesOf) []string {
 	ctx, cancel := context.WithTimeout(c.Context(), completeLimit)
 	defer cancel()
 	return ask(ctx, client)
+}
+
+// tableWords offers vrf as the first word, behind it a VRF's name, and then what is offered without it: some words, and
+// maybe the peers in that table.
+func (a *app) tableWords(offers []string, peers bool) cobra.CompletionFunc {
+	return func(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
+		vrf, words := "", slices.Clone(offers)
+		switch {
+		case len(given) == 0:
+			words = append(words, "vrf")
+		case given[0] == "vrf" && len(given) == 1:
+			return a.askNames(c, vrfNames), cobra.ShellCompDirectiveNoFileComp
+		case given[0] == "vrf":
+			vrf, given = given[1], given[2:]
+		}
+		if peers && len(given) == 0 {
+			words = append(words, a.askNames(c, peersIn(vrf))...)
+		}
+		return words, cobra.ShellCompDirectiveNoFileComp
+	}
 }
 
 // flowWords are the words of a filter for connections, and what may stand behind each.
@@ -216,8 +236,13 @@ func revisionNumbers(ctx context.Context, c *api.Client) (list []string) {
 	return list
 }
 
-func peerNames(ctx context.Context, c *api.Client) (list []string) {
-	s, _ := router.BGPSummary.Ask(ctx, c, router.Nothing{}) // nothing, when it can't be asked
+// peersIn are the names of the peers in a VRF, "" for the main table.
+func peersIn(vrf string) namesOf {
+	return func(ctx context.Context, c *api.Client) []string { return peerNames(ctx, c, vrf) }
+}
+
+func peerNames(ctx context.Context, c *api.Client, vrf string) (list []string) {
+	s, _ := router.BGPSummary.Ask(ctx, c, router.VRFQuestion{VRF: vrf}) // nothing, when it can't be asked
 	found := map[string]string{}
 	for _, p := range s.Peers {
 		name := p.Name

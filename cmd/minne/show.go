@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -89,14 +90,40 @@ func (s *showing) add(v router.AnyView) {
 		c.Use = strings.TrimSpace(c.Use + " " + text.Args)
 		c.Short, c.Long, c.Aliases, c.ValidArgs = text.Short, text.Long, text.Aliases, text.Offers
 	}
-	for _, f := range api.Fields(reflect.TypeOf(v.NewQuestion())) {
+	fields := api.Fields(reflect.TypeOf(v.NewQuestion()))
+	for _, f := range fields {
 		switch {
+		case isVRF(f) && c.ValidArgsFunction == nil:
+			named := slices.ContainsFunc(fields, func(f api.Field) bool { return f.Names == "peer" })
+			c.ValidArgs, c.ValidArgsFunction = nil, s.app.tableWords(text.Offers, named)
 		case f.Flag == "" && names[f.Names] != nil && c.ValidArgsFunction == nil:
 			c.ValidArgsFunction = s.app.firstWord(names[f.Names])
 		case f.Flag != "" && c.Flags().Lookup(f.Flag) == nil:
 			addFlag(c, f)
 		}
 	}
+}
+
+// isVRF says whether a field of a question names the VRF that is asked about. It stands in front of all other words, as "vrf NAME".
+func isVRF(f api.Field) bool { return f.Names == "vrf" }
+
+// inVRF takes "vrf NAME" from the front of the words of a command that has views of VRFs.
+func (s *showing) inVRF(words []string) (vrf string, rest []string, err error) {
+	knows := slices.ContainsFunc(s.views, func(v router.AnyView) bool {
+		return slices.ContainsFunc(api.Fields(reflect.TypeOf(v.NewQuestion())), isVRF)
+	})
+	return vrfWord(words, knows)
+}
+
+// vrfWord takes "vrf NAME" from the front of words, where it may stand.
+func vrfWord(words []string, knows bool) (vrf string, rest []string, err error) {
+	switch {
+	case !knows || len(words) == 0 || words[0] != "vrf":
+		return "", words, nil
+	case len(words) == 1:
+		return "", nil, usageError{errors.New("vrf: expected the name of a VRF behind it")}
+	}
+	return words[1], words[2:], nil
 }
 
 func addFlag(c *cobra.Command, f api.Field) {
@@ -126,7 +153,7 @@ func takes(v router.AnyView) (least, most int) {
 		if strings.Contains(path, "{"+f.Name+"}") {
 			least++
 		}
-		if f.Flag == "" {
+		if f.Flag == "" && !isVRF(f) {
 			most++
 		}
 	}
@@ -150,6 +177,10 @@ func (s *showing) choose(n int) router.AnyView {
 }
 
 func (s *showing) checkWords(c *cobra.Command, words []string) error {
+	_, words, err := s.inVRF(words)
+	if err != nil {
+		return err
+	}
 	if s.choose(len(words)) != nil {
 		return nil
 	}
@@ -165,8 +196,12 @@ func (s *showing) checkWords(c *cobra.Command, words []string) error {
 }
 
 func (s *showing) run(c *cobra.Command, words []string) error {
+	vrf, words, err := s.inVRF(words)
+	if err != nil {
+		return err
+	}
 	v := s.choose(len(words))
-	q, err := question(c, v, words)
+	q, err := question(c, v, vrf, words)
 	if errors.Is(err, router.ErrNoWord) {
 		return noCommand(c, words)
 	}
@@ -185,7 +220,7 @@ func (s *showing) run(c *cobra.Command, words []string) error {
 }
 
 // question is what the flags and words of a command line ask.
-func question(c *cobra.Command, v router.AnyView, words []string) (any, error) {
+func question(c *cobra.Command, v router.AnyView, vrf string, words []string) (any, error) {
 	q := v.NewQuestion()
 	own, readsWords := q.(worded)
 	if readsWords {
@@ -196,6 +231,8 @@ func question(c *cobra.Command, v router.AnyView, words []string) (any, error) {
 	for _, f := range api.Fields(reflect.TypeOf(q)) {
 		text := ""
 		switch {
+		case isVRF(f):
+			text = vrf
 		case f.Flag != "":
 			text = c.Flags().Lookup(f.Flag).Value.String()
 		case !readsWords && len(words) > 0:

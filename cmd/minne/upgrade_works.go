@@ -11,6 +11,7 @@ import (
 	"minne/internal/appliance/upgrade"
 	"minne/internal/daemon/router"
 	"minne/internal/model/api"
+	"minne/internal/subsystem/kernel"
 )
 
 // runningRouter is the router as its daemon and its neighbours answer.
@@ -35,15 +36,31 @@ func (a runningRouter) Works(ctx context.Context, hosts []netip.Addr) (upgrade.W
 			w.Interfaces = append(w.Interfaces, l.Name)
 		}
 	}
-	if w.Sessions, err = a.sessions(ctx); err != nil {
+	if w.Sessions, err = a.sessions(ctx, links.Interfaces); err != nil {
 		return w, err
 	}
 	w.Hosts = upgrade.Answering(ctx, hosts)
 	return w, nil
 }
 
-func (a runningRouter) sessions(ctx context.Context) (names []string, err error) {
-	bgp, err := router.BGPSummary.Ask(ctx, a.client, router.Nothing{})
+// sessions are those of the main table and of all VRFs.
+func (a runningRouter) sessions(ctx context.Context, links []kernel.Interface) (names []string, err error) {
+	names, err = a.sessionsIn(ctx, "")
+	for _, l := range links {
+		if l.Kind != "vrf" || err != nil {
+			continue
+		}
+		var more []string
+		more, err = a.sessionsIn(ctx, l.Name)
+		for _, name := range more {
+			names = append(names, name+" in VRF "+l.Name)
+		}
+	}
+	return names, err
+}
+
+func (a runningRouter) sessionsIn(ctx context.Context, vrf string) (names []string, err error) {
+	bgp, err := router.BGPSummary.Ask(ctx, a.client, router.VRFQuestion{VRF: vrf})
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +69,7 @@ func (a runningRouter) sessions(ctx context.Context) (names []string, err error)
 			names = append(names, "BGP "+p.Address)
 		}
 	}
-	ospf, err := router.OSPFNeighbors("ospf", 0).Ask(ctx, a.client, router.Nothing{})
+	ospf, err := router.OSPFNeighbors("ospf", 0).Ask(ctx, a.client, router.VRFQuestion{VRF: vrf})
 	if err != nil {
 		return nil, err
 	}

@@ -114,7 +114,7 @@ func TestWordsOfCommands(t *testing.T) {
 		"clear sessions":            `did you mean "minne clear connections"?`,
 		"ping -c 1 192.0.2.9":       `put options of ping itself after --, as in minne ping --from lan 192.0.2.99 -- -c 3`,
 		"show config 1":             `"1": expected minne show config --revision 1`,
-		"clear bgp":                 `incomplete command: expected minne clear bgp NAME|all [soft]; see`,
+		"clear bgp":                 `incomplete command: expected minne clear bgp [vrf NAME] PEER|all [soft]; see`,
 		"clear connections":         `incomplete command: expected minne clear connections FILTER…|all`,
 		"show bgp 198.051.100.0/24": `did you mean 198.51.100.0/24?`,
 		"show services dns":         `unexpected "dns": minne show services takes no more words`,

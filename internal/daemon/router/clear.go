@@ -11,13 +11,19 @@ import (
 // What operators clear: sessions.
 var (
 	ClearBGP  = api.Operation[SessionsToClear, Cleared]{Method: "POST", Path: "/v1/clear/bgp", Short: "Reset BGP sessions", Root: true}
-	ClearOSPF = api.Operation[api.Empty, Cleared]{Method: "POST", Path: "/v1/clear/ospf", Short: "Restart OSPF", Root: true}
+	ClearOSPF = api.Operation[ProcessToClear, Cleared]{Method: "POST", Path: "/v1/clear/ospf", Short: "Restart OSPF", Root: true}
 )
 
 // SessionsToClear asks to begin BGP sessions anew.
 type SessionsToClear struct {
-	Peer string `json:"peer"` // a peer's name or address, or "all"
+	VRF  string `json:"vrf,omitempty"` // "" for the main table
+	Peer string `json:"peer"`          // a peer's name or address, or "all"
 	Soft bool   `json:"soft,omitempty"`
+}
+
+// ProcessToClear asks to begin a routing process anew.
+type ProcessToClear struct {
+	VRF string `json:"vrf,omitempty"` // "" for the main table
 }
 
 // Cleared says what was begun anew.
@@ -27,16 +33,16 @@ type Cleared struct {
 
 func (d *Daemon) answerClearBGP(r *http.Request, q SessionsToClear) (Cleared, error) {
 	ctx, user := lasting(r)
-	cleared, err := d.parts.routing.ClearBGP(ctx, q.Peer, q.Soft)
+	cleared, err := inTable(q.VRF, func(vrf string) ([]string, error) { return d.parts.routing.ClearBGP(ctx, vrf, q.Peer, q.Soft) })
 	if err == nil {
 		d.parts.log.Info("BGP sessions cleared", "by", user, "peers", cleared, "soft", q.Soft)
 	}
 	return Cleared{Cleared: cleared}, err
 }
 
-func (d *Daemon) answerClearOSPF(r *http.Request, _ api.Empty) (Cleared, error) {
+func (d *Daemon) answerClearOSPF(r *http.Request, q ProcessToClear) (Cleared, error) {
 	ctx, user := lasting(r)
-	cleared, err := d.parts.routing.ClearOSPF(ctx)
+	cleared, err := inTable(q.VRF, func(vrf string) ([]string, error) { return d.parts.routing.ClearOSPF(ctx, vrf) })
 	if err == nil {
 		d.parts.log.Info("OSPF cleared", "by", user, "versions", cleared)
 	}

@@ -17,9 +17,9 @@ const (
 	rankEach = 50
 )
 
-// rank fills in the distance and metric of routes of routing protocols. all is every route that
+// rank fills in the distance and metric of routes of routing protocols in a table, the main one for "". all is every route that
 // the kernel was asked for, shown those that are shown. What zebra can't be asked for stays unknown.
-func (p parts) rank(ctx context.Context, six bool, all, shown []kernel.RouteEntry) error {
+func (p parts) rank(ctx context.Context, vrf string, six bool, all, shown []kernel.RouteEntry) error {
 	unknown := func(list []kernel.RouteEntry) map[string]int {
 		n := map[string]int{}
 		for _, e := range list {
@@ -35,9 +35,9 @@ func (p parts) rank(ctx context.Context, six bool, all, shown []kernel.RouteEntr
 		var err error
 		switch {
 		case counts[protocol] <= rankAll:
-			ranks, err = p.routing.Ranks(ctx, six, zebraWord(protocol, six))
+			ranks, err = p.routing.Ranks(ctx, vrf, six, zebraWord(protocol, six))
 		case n <= rankEach:
-			ranks, err = p.rankEach(ctx, protocol, shown)
+			ranks, err = p.rankEach(ctx, vrf, protocol, shown)
 		}
 		if err != nil {
 			return err
@@ -53,13 +53,13 @@ func (p parts) rank(ctx context.Context, six bool, all, shown []kernel.RouteEntr
 }
 
 // rankEach asks for each route alone.
-func (p parts) rankEach(ctx context.Context, protocol string, shown []kernel.RouteEntry) (map[netip.Prefix]routing.Rank, error) {
+func (p parts) rankEach(ctx context.Context, vrf, protocol string, shown []kernel.RouteEntry) (map[netip.Prefix]routing.Rank, error) {
 	ranks := map[netip.Prefix]routing.Rank{}
 	for _, e := range shown {
 		if e.Distance != nil || e.Protocol != protocol {
 			continue
 		}
-		offered, err := p.routing.Route(ctx, e.Prefix, false)
+		offered, err := p.routing.Route(ctx, vrf, e.Prefix, false)
 		if err != nil {
 			return nil, err
 		}

@@ -4,7 +4,6 @@ package router
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -162,7 +161,7 @@ func Neighbors(path, family string, aliases ...string) View[Nothing, show.Neighb
 
 // RouteQuestion asks for routes of the kernel.
 type RouteQuestion struct {
-	VRF      string `json:"vrf" doc:"'name' of the VRF; without it, the main table"`
+	VRF      string `json:"vrf" names:"vrf" doc:"'name' of the VRF; without it, the main table"`
 	Prefix   string `json:"prefix" doc:"'prefix'; an address stands for the route that packets to it take"`
 	Longer   bool   `json:"longer" doc:"also the routes to parts of the prefix"`
 	Protocol string `json:"protocol" doc:"'name' of who has installed the routes: bgp, ospf, babel, static or connected"`
@@ -174,12 +173,6 @@ var routeSources = []string{"bgp", "ospf", "babel", "static", "connected"}
 
 // Words reads the words behind show ip route.
 func (q *RouteQuestion) Words(words []string) error {
-	if len(words) > 0 && words[0] == "vrf" {
-		if len(words) == 1 {
-			return errors.New("vrf: expected the name of a VRF behind it")
-		}
-		q.VRF, words = words[1], words[2:]
-	}
 	switch {
 	case len(words) == 0:
 		return nil
@@ -211,7 +204,7 @@ func (q *RouteQuestion) Words(words []string) error {
 func Routes(word, family string) View[RouteQuestion, show.RouteView] {
 	return View[RouteQuestion, show.RouteView]{
 		Text: Text{Path: word + "/route", Args: "[vrf NAME] [PREFIX | ADDRESS | bgp | ospf | static | connected] [longer-prefixes]", Short: "Show routes",
-			Offers: append(slices.Clone(routeSources), "vrf", "longer-prefixes"),
+			Offers: append(slices.Clone(routeSources), "longer-prefixes"),
 			Long: `Show the routes that the kernel uses, with all that routing protocols offer when a
 prefix is named. An address shows the route that packets to it take; a protocol shows the routes that come from it. Without vrf,
 it shows the main table.`},
@@ -244,15 +237,12 @@ func readRoutes(ctx context.Context, d *Daemon, family string, q RouteQuestion) 
 		routes = slices.DeleteFunc(routes, func(r kernel.RouteEntry) bool { return r.Protocol != q.Protocol })
 	}
 	v = show.RouteView{Routes: limited(routes, q.Limit), Total: len(routes)}
-	if q.VRF != "" {
-		return v, nil // routing protocols work in the main table
-	}
-	if err := d.parts.rank(ctx, bits == 128, routes, v.Routes); err != nil {
+	if err := d.parts.rank(ctx, q.VRF, bits == 128, routes, v.Routes); err != nil {
 		return v, err
 	}
 	// Candidates need a routing daemon. Without one the kernel's routes are all there is.
 	if prefix.IsValid() && len(v.Routes) > 0 {
-		v.Candidates, err = d.parts.routing.Route(ctx, v.Routes[0].Prefix, false)
+		v.Candidates, err = d.parts.routing.Route(ctx, q.VRF, v.Routes[0].Prefix, false)
 	}
 	return v, err
 }

@@ -51,6 +51,9 @@ func (c *checker) babel(path string, b *Babel) {
 			continue
 		}
 		at := joinPath(path+".interfaces", name)
+		if in := c.tableOf(name); in != "" {
+			c.refuse(at, fmt.Sprintf("%s is in VRF %s, and FRR's babeld knows no VRFs", name, in), "an interface outside of VRFs", "")
+		}
 		for key, d := range map[string]Duration{"hello": b.Interfaces[name].Hello, "update": b.Interfaces[name].Update} {
 			if t := time.Duration(d); t < minBabelInterval || t > maxBabelInterval || t%time.Millisecond != 0 {
 				c.refuse(at+"."+key, fmt.Sprintf("%s is out of range", d), "20ms to 655s", "")

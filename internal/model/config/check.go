@@ -43,11 +43,7 @@ func check(cfg *Config, secrets Secrets) *problems {
 	c.staticRoutes()
 	c.services()
 	c.outsideVRFs()
-	if cfg.Routing.BGP != nil {
-		c.bgp(cfg.Routing.BGP)
-	}
-	c.ospf("routing.ospf", cfg.Routing.OSPF, 4)
-	c.ospf("routing.ospf3", cfg.Routing.OSPF3, 6)
+	c.protocols()
 	c.babel("routing.babel", cfg.Routing.Babel)
 	return c.problems
 }
@@ -147,12 +143,16 @@ func (c *checker) system() {
 		c.refuse("system.hostname", fmt.Sprintf("%q is not a valid host name", abridge(s.Hostname)),
 			fmt.Sprintf("labels of letters, digits and dashes, at most 63 each and %d in all (RFC 1123)", maxHostname), nearestHostname(s.Hostname))
 	}
-	routing := c.cfg.Routing
-	switch id := s.RouterID; {
-	case !id.IsValid() && (routing.BGP != nil || routing.OSPF != nil || routing.OSPF3 != nil):
+	if slices.ContainsFunc(c.cfg.Protocols(), func(p Protocols) bool { return p.NeedRouterID() && !p.RouterID.IsValid() }) {
 		c.refuse("system.router-id", "system lacks router-id, which BGP and OSPF need", "an IPv4 address, preferably one of this router's", c.ownIPv4())
-	case id.IsValid() && (!id.Is4() || id.IsUnspecified() || id.IsMulticast() || id == broadcast):
-		c.refuse("system.router-id", fmt.Sprintf("router id %s is not a unicast IPv4 address", id), "an IPv4 address, preferably one of this router's", c.ownIPv4())
+	}
+	c.routerID("system.router-id", s.RouterID)
+}
+
+// routerID refuses what can't name a router.
+func (c *checker) routerID(path string, id netip.Addr) {
+	if id.IsValid() && (!id.Is4() || id.IsUnspecified() || id.IsMulticast() || id == broadcast) {
+		c.refuse(path, fmt.Sprintf("router id %s is not a unicast IPv4 address", id), "an IPv4 address, preferably one of this router's", c.ownIPv4())
 	}
 }
 

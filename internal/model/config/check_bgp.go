@@ -16,8 +16,8 @@ const maxPassword = 80
 // peerName is what a peer can be called in FRR's names of route maps and prefix lists.
 var peerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-func (c *checker) bgp(b *BGP) {
-	const path = "routing.bgp"
+func (c *checker) bgp(in Protocols) {
+	b, path := in.BGP, in.Path+".bgp"
 	c.asn(path+".asn", b.ASN)
 	c.seconds(path+".restart-time", b.RestartTime, 1, 4095) // 12 bits, RFC 4724 section 3
 	once(c, path+".announce", b.Announce, Prefix.String)
@@ -40,8 +40,8 @@ func (c *checker) bgp(b *BGP) {
 		if !peerName.MatchString(name) {
 			c.refuse(at, fmt.Sprintf("%q can't name a peer", abridge(name)), "1 to 63 letters, digits, dots, dashes and underscores", "")
 		}
-		c.peerAddress(at, p)
-		c.peerSession(at, p, b)
+		c.peerAddress(at, p, in)
+		c.peerSession(at, p, in)
 		c.peerPolicy(at, p)
 		key := session{p.Address, p.Interface}
 		if other, again := seen[key]; again {
@@ -60,7 +60,7 @@ func (c *checker) asn(path string, n ASN) {
 }
 
 // peerAddress checks that a session with this address can come up.
-func (c *checker) peerAddress(path string, p *BGPPeer) {
+func (c *checker) peerAddress(path string, p *BGPPeer, in Protocols) {
 	a, at := p.Address, path+".address"
 	if p.Interface != "" && c.cfg.Interfaces[p.Interface] == nil {
 		return
@@ -79,25 +79,30 @@ func (c *checker) peerAddress(path string, p *BGPPeer) {
 		c.refuse(path+".interface", fmt.Sprintf("peer address %s is not link-local and needs no interface", a), "interface only with addresses of fe80::/10", "")
 		return
 	}
-	if owner, own := c.owner(a); own {
+	if owner, own := c.owners[place{in.VRF, a}]; own {
 		c.refuse(at, fmt.Sprintf("peer address %s is this router itself (%s)", a, owner), "the address of another router", "")
 		return
 	}
-	n, found := c.connected(a)
+	n, found := c.connectedIn(in.VRF, a)
 	if found {
 		if reason := edge(netip.PrefixFrom(a, n.address.Bits())); reason != "" {
 			c.refuse(at, fmt.Sprintf("peer address %s is %s of %s", a, reason, n.address.Masked()), "the address of a router", "")
 		}
 		return
 	}
-	if p.Multihop == 0 && p.ASN != c.cfg.Routing.BGP.ASN {
+	if p.Multihop == 0 && p.ASN != in.BGP.ASN {
+		if other, elsewhere := c.reachedIn(in.VRF, a); elsewhere {
+			c.refuse(at, fmt.Sprintf("peer %s lies in %s", a, tableWords(other)), "an address in "+tableWords(in.VRF)+"; the place for this peer is "+protocolsOf(other)+"bgp", "")
+			return
+		}
 		c.refuse(at, fmt.Sprintf("external peer %s is on no connected network", a),
 			"an address in "+c.networkList(a.Is4())+"; or multihop: with the number of hops", "")
 	}
 }
 
 // peerSession checks the properties of the session.
-func (c *checker) peerSession(path string, p *BGPPeer, b *BGP) {
+func (c *checker) peerSession(path string, p *BGPPeer, in Protocols) {
+	b := in.BGP
 	c.asn(path+".asn", p.ASN)
 	c.description(path+".description", p.Description)
 	once(c, path+".families", p.Families, func(f Family) string { return string(f) })
@@ -116,11 +121,11 @@ func (c *checker) peerSession(path string, p *BGPPeer, b *BGP) {
 	if !p.Source.IsValid() {
 		return
 	}
-	switch _, own := c.owner(p.Source); {
+	switch _, own := c.owners[place{in.VRF, p.Source}]; {
 	case p.Source.Is4() != p.Address.Is4():
 		c.refuse(path+".source", fmt.Sprintf("source %s and peer %s are of different families", p.Source, p.Address), "both IPv4 or both IPv6", "")
 	case !own:
-		c.refuse(path+".source", fmt.Sprintf("no interface has the source address %s", p.Source), "an address of this router", "")
+		c.refuse(path+".source", fmt.Sprintf("no interface%s has the source address %s", inVRF(in.VRF), p.Source), "an address of this router", "")
 	}
 }
 

@@ -13,10 +13,11 @@ import (
 var maxOSPFKey = map[int]int{4: 16, 6: 64}
 
 // ospf checks one OSPF process; family is 4 for version 2 and 6 for version 3.
-func (c *checker) ospf(path string, o *OSPF, family int) {
+func (c *checker) ospf(in Protocols, key string, o *OSPF, family int) {
 	if o == nil {
 		return
 	}
+	path := in.Path + "." + key
 	if len(o.Areas) == 0 {
 		c.refuse(path+".areas", "OSPF without an area does nothing", "areas with at least one area and its interfaces", "")
 	}
@@ -38,18 +39,18 @@ func (c *checker) ospf(path string, o *OSPF, family int) {
 			c.ospfInterface(where, name, area.Interfaces[name], family)
 		}
 	}
-	c.ospfRoutes(path, o)
+	c.ospfRoutes(path, o, in)
 }
 
 // ospfRoutes checks what the process takes from others.
-func (c *checker) ospfRoutes(path string, o *OSPF) {
+func (c *checker) ospfRoutes(path string, o *OSPF, in Protocols) {
 	once(c, path+".redistribute", o.Redistribute, func(r Redistribute) string { return string(r) })
-	if c.cfg.Routing.BGP == nil {
+	if bgp := in.Path + ".bgp"; in.BGP == nil {
 		if i := slices.Index(o.Redistribute, "bgp"); i >= 0 {
-			c.refuse(indexPath(path+".redistribute", i), "routing.bgp is not configured, so there are no routes to redistribute", "routing.bgp, or another word", "")
+			c.refuse(indexPath(path+".redistribute", i), bgp+" is not configured, so there are no routes to redistribute", bgp+", or another word", "")
 		}
 		if o.DefaultRoute == "bgp" {
-			c.refuse(path+".default-route", "routing.bgp is not configured, so there is no default route from BGP", "routing.bgp, or always or never", "")
+			c.refuse(path+".default-route", bgp+" is not configured, so there is no default route from BGP", bgp+", or always or never", "")
 		}
 	}
 	const megabit = 1_000_000

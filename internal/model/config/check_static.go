@@ -35,10 +35,13 @@ func (c *checker) staticRoutes() {
 		seen[key] = i
 	}
 	c.tunnelRoutes(seen)
-	if bgp := c.cfg.Routing.BGP; bgp != nil {
-		for i, p := range bgp.Announce {
-			if _, taken := seen[routeKey{"", p.Prefix, announceDistance}]; taken {
-				c.refuse(indexPath("routing.bgp.announce", i), fmt.Sprintf("a static route to %s has distance %d, which is reserved for the blackhole route of the announced prefix", p, announceDistance),
+	for _, in := range c.cfg.Protocols() {
+		if in.BGP == nil {
+			continue
+		}
+		for i, p := range in.BGP.Announce {
+			if _, taken := seen[routeKey{in.VRF, p.Prefix, announceDistance}]; taken {
+				c.refuse(indexPath(in.Path+".bgp.announce", i), fmt.Sprintf("a static route to %s has distance %d, which is reserved for the blackhole route of the announced prefix", p, announceDistance),
 					"another distance for the static route", "")
 			}
 		}

@@ -96,13 +96,16 @@ func homes(schema reflect.Type) map[string][]string {
 	found := map[string][]string{}
 	walkSections(schema, "", func(path string, t reflect.Type) {
 		for _, f := range fieldsOf(t) {
-			if !slices.Contains(found[f.name], path) {
+			if !repeats(path) && !slices.Contains(found[f.name], path) {
 				found[f.name] = append(found[f.name], path)
 			}
 		}
 	})
 	return found
 }
+
+// repeats says whether a section is one of those in routing once more, for a VRF.
+func repeats(path string) bool { return strings.HasPrefix(path, "routing.vrfs.NAME.") }
 
 // walkSections visits every section of the schema from t down with its path;
 // NAME and AREA stand for keys of the operator's choice.

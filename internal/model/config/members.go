@@ -104,7 +104,7 @@ func (c *checker) bundled(at, name, master string, i *Interface) {
 }
 
 // mainTableOnly are the sections whose programs know the main routing table alone.
-var mainTableOnly = []string{"routing.bgp.", "routing.ospf.", "routing.ospf3.", "routing.babel.", "services.ntp."}
+var mainTableOnly = []string{"services.ntp."}
 
 // outsideVRFs refuses interfaces in a VRF where a program would look for them in the main table.
 func (c *checker) outsideVRFs() {
@@ -114,13 +114,6 @@ func (c *checker) outsideVRFs() {
 	for _, use := range InterfaceUses(c.cfg) {
 		if c.vrfOf(use.Name) != "" && slices.ContainsFunc(mainTableOnly, func(p string) bool { return strings.HasPrefix(use.Path, p) }) {
 			refuse(use.Path, use.Name)
-		}
-	}
-	if b := c.cfg.Routing.BGP; b != nil {
-		for _, name := range sortedKeys(b.Peers) {
-			if n, found := c.connected(b.Peers[name].Address); found && c.vrfOf(n.iface) != "" {
-				refuse(joinPath("routing.bgp.peers", name)+".address", n.iface)
-			}
 		}
 	}
 }

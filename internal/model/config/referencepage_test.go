@@ -71,7 +71,9 @@ func Reference() string {
 			byType[t] = s
 			sections = append(sections, s)
 		}
-		s.paths = append(s.paths, path)
+		if !repeats(path) {
+			s.paths = append(s.paths, path)
+		}
 	})
 	var b strings.Builder
 	b.WriteString(referenceHead)

@@ -76,11 +76,12 @@ type Match struct {
 
 // Routing holds static routes and routing protocols.
 type Routing struct {
-	Static []StaticRoute `yaml:"static" json:"static,omitempty" doc:"Static routes."`
-	BGP    *BGP          `yaml:"bgp" json:"bgp,omitempty" doc:"BGP (RFC 4271, RFC 4760)."`
-	OSPF   *OSPF         `yaml:"ospf" json:"ospf,omitempty" doc:"OSPFv2 for IPv4 (RFC 2328)."`
-	OSPF3  *OSPF         `yaml:"ospf3" json:"ospf3,omitempty" doc:"OSPFv3 for IPv6 (RFC 5340)."`
-	Babel  *Babel        `yaml:"babel" json:"babel,omitempty" doc:"Babel (RFC 8966) for IPv4 and IPv6: routes between the routers of a mesh."`
+	Static []StaticRoute          `yaml:"static" json:"static,omitempty" doc:"Static routes."`
+	BGP    *BGP                   `yaml:"bgp" json:"bgp,omitempty" doc:"BGP (RFC 4271, RFC 4760)."`
+	OSPF   *OSPF                  `yaml:"ospf" json:"ospf,omitempty" doc:"OSPFv2 for IPv4 (RFC 2328)."`
+	OSPF3  *OSPF                  `yaml:"ospf3" json:"ospf3,omitempty" doc:"OSPFv3 for IPv6 (RFC 5340)."`
+	VRFs   map[string]*VRFRouting `yaml:"vrfs" json:"vrfs,omitempty" doc:"Routing protocols in VRFs, by the name of the VRF: an interface with vrf." names:"interface"`
+	Babel  *Babel                 `yaml:"babel" json:"babel,omitempty" doc:"Babel (RFC 8966) for IPv4 and IPv6: routes between the routers of a mesh."`
 }
 
 // StaticRoute is a route that the operator wrote: next hops in Via, or Blackhole.

@@ -27,11 +27,13 @@ func Warnings(cfg *Config) []Problem {
 			c.oddNextHop(indexPath(indexPath("routing.static", i)+".via", k), r.VRF, hop)
 		}
 	}
-	if cfg.Routing.BGP != nil {
-		c.oddBGP(cfg.Routing.BGP)
+	for _, in := range cfg.Protocols() {
+		if in.BGP != nil {
+			c.oddBGP(in)
+		}
+		c.oddOSPF(in, "ospf", in.OSPF)
+		c.oddOSPF(in, "ospf3", in.OSPF3)
 	}
-	c.oddOSPF("routing.ospf", cfg.Routing.OSPF)
-	c.oddOSPF("routing.ospf3", cfg.Routing.OSPF3)
 	c.oddBabel("routing.babel", cfg.Routing.Babel)
 	list, _ := c.problems.shown()
 	return list
@@ -49,15 +51,22 @@ func (c *checker) oddNextHop(path, vrf string, hop NextHop) {
 	}
 }
 
-func (c *checker) oddBGP(b *BGP) {
+func (c *checker) oddBGP(in Protocols) {
+	b := in.BGP
 	for i, p := range b.Announce {
 		if most := map[Family]int{"ipv4": 24, "ipv6": 48}[familyOf(p.Addr())]; p.Bits() > most {
-			c.refuse(indexPath("routing.bgp.announce", i), fmt.Sprintf("%s is longer than /%d, which most networks reject", p, most), "", "")
+			c.refuse(indexPath(in.Path+".bgp.announce", i), fmt.Sprintf("%s is longer than /%d, which most networks reject", p, most), "", "")
 		}
 	}
 	for _, name := range sortedKeys(b.Peers) {
-		p, path := b.Peers[name], joinPath("routing.bgp.peers", name)
-		if p.Disabled || p.ASN == b.ASN {
+		p, path := b.Peers[name], joinPath(in.Path+".bgp.peers", name)
+		if p.Disabled {
+			continue
+		}
+		if other, elsewhere := c.reachedIn(in.VRF, p.Address); elsewhere {
+			c.refuse(path+".address", fmt.Sprintf("peer %s lies in %s, and only routes of %s lead to it here", p.Address, tableWords(other), tableWords(in.VRF)), "", "")
+		}
+		if p.ASN == b.ASN {
 			continue
 		}
 		if p.Import.MaxPrefixes == nil && len(p.Import.Accept) == 0 {
@@ -66,16 +75,17 @@ func (c *checker) oddBGP(b *BGP) {
 		if own := p.Export.Routes == "" || p.Export.Routes == "own"; own && !slices.ContainsFunc(b.Announce, func(a Prefix) bool { return speaks(p, familyOf(a.Addr())) }) {
 			c.refuse(path, fmt.Sprintf("nothing is announced to %s: the announce list has no prefix of its family", name), "", "")
 		}
-		if n, ok := c.connected(p.Address); ok && c.cfg.Interfaces[n.iface].Disabled {
+		if n, ok := c.connectedIn(in.VRF, p.Address); ok && c.cfg.Interfaces[n.iface].Disabled {
 			c.refuse(path+".address", fmt.Sprintf("the peer lies behind %s, which is disabled", n.iface), "", "")
 		}
 	}
 }
 
-func (c *checker) oddOSPF(path string, o *OSPF) {
+func (c *checker) oddOSPF(in Protocols, key string, o *OSPF) {
 	if o == nil {
 		return
 	}
+	path := in.Path + "." + key
 	for _, id := range slices.Sorted(maps.Keys(o.Areas)) {
 		area, at := o.Areas[id], joinPath(path+".areas", id.String())
 		if len(area.Interfaces) == 0 {
@@ -87,7 +97,7 @@ func (c *checker) oddOSPF(path string, o *OSPF) {
 			}
 		}
 	}
-	if i := slices.Index(o.Redistribute, "bgp"); i >= 0 && takesWholeTable(c.cfg.Routing.BGP) {
+	if i := slices.Index(o.Redistribute, "bgp"); i >= 0 && takesWholeTable(in.BGP) {
 		c.refuse(indexPath(path+".redistribute", i), "redistributing BGP puts the whole Internet table into OSPF, which most routers cannot hold", "default-route: bgp instead", "")
 	}
 }

@@ -196,7 +196,9 @@ func (c *checker) translates(from, to string, p netip.Prefix) bool {
 // static route, or where the file can't say, behind DHCP or a routing protocol.
 func (c *checker) known(p netip.Prefix) bool {
 	r := c.cfg.Routing
-	if r.BGP != nil || r.Babel != nil || r.OSPF != nil && p.Addr().Is4() || r.OSPF3 != nil && p.Addr().Is6() {
+	if r.Babel != nil || slices.ContainsFunc(c.cfg.Protocols(), func(in Protocols) bool {
+		return in.BGP != nil || in.OSPF != nil && p.Addr().Is4() || in.OSPF3 != nil && p.Addr().Is6()
+	}) {
 		return true
 	}
 	if slices.ContainsFunc(c.networks, func(n network) bool { return n.address.Overlaps(p) }) {

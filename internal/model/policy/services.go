@@ -84,8 +84,20 @@ var (
 )
 
 func (c *compiler) bgpService() {
-	bgp := c.cfg.Routing.BGP
-	if bgp == nil {
+	for _, protocols := range c.cfg.Protocols() {
+		if protocols.BGP != nil {
+			c.bgpIn(protocols)
+		}
+	}
+}
+
+// bgpIn opens a table's BGP to its peers, by the table's interfaces alone.
+func (c *compiler) bgpIn(protocols config.Protocols) {
+	bgp, by, in := protocols.BGP, c.interfacesOf(protocols.VRF), ""
+	if protocols.VRF != "" {
+		in = " in VRF " + protocols.VRF
+	}
+	if by != nil && len(by) == 0 {
 		return
 	}
 	for _, name := range words(bgp.Peers) {
@@ -94,16 +106,40 @@ func (c *compiler) bgpService() {
 			continue
 		}
 		from := Addresses{Prefixes: []netip.Prefix{netip.PrefixFrom(peer.Address.WithZone(""), peer.Address.BitLen())}}
-		c.service(Rule{Text: "BGP peer " + name, Protocols: []uint8{protoTCP}, Source: from, Ports: Ports{Ranges: []PortRange{bgpPort}}})
+		c.service(Rule{Text: "BGP peer " + name + in, Protocols: []uint8{protoTCP}, Source: from, Interfaces: by, Ports: Ports{Ranges: []PortRange{bgpPort}}})
 		if peer.BFD.On() {
-			c.service(Rule{Text: "BFD of BGP peer " + name, Protocols: []uint8{protoUDP}, Source: from, Ports: Ports{Ranges: []PortRange{bfdPorts, bfdFarPort}}})
+			c.service(Rule{Text: "BFD of BGP peer " + name + in, Protocols: []uint8{protoUDP}, Source: from, Interfaces: by, Ports: Ports{Ranges: []PortRange{bfdPorts, bfdFarPort}}})
 		}
 	}
 }
 
+// interfacesOf are the interfaces of a table, nil for all: without VRFs there is only one.
+func (c *compiler) interfacesOf(vrf string) []string {
+	in := map[string]string{}
+	for name, v := range c.cfg.Interfaces {
+		if v.VRF != nil {
+			for _, member := range v.VRF.Interfaces {
+				in[member] = name
+			}
+		}
+	}
+	if len(in) == 0 {
+		return nil
+	}
+	list := []string{}
+	for _, name := range words(c.cfg.Interfaces) {
+		if in[name] == vrf && c.cfg.Interfaces[name].VRF == nil {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
 func (c *compiler) ospfService() {
-	c.ospfVersion("OSPF", c.cfg.Routing.OSPF, true)
-	c.ospfVersion("OSPFv3", c.cfg.Routing.OSPF3, false)
+	for _, protocols := range c.cfg.Protocols() {
+		c.ospfVersion("OSPF", protocols.OSPF, true)
+		c.ospfVersion("OSPFv3", protocols.OSPF3, false)
+	}
 }
 
 // babelService lets neighbours tell routes, by IPv6 and link-local addresses, also those of IPv4 (RFC 8966 section 4).

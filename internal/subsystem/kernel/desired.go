@@ -232,9 +232,12 @@ func renderRoutes(cfg *config.Config, interfaces []DesiredInterface) ([]DesiredR
 			}
 		}
 	}
-	if cfg.Routing.BGP != nil {
-		for _, p := range cfg.Routing.BGP.Announce {
-			if r := at(p.Prefix, announceDistance); len(r.Hops) == 0 {
+	for _, protocols := range cfg.Protocols() {
+		if protocols.BGP == nil {
+			continue
+		}
+		for _, p := range protocols.BGP.Announce {
+			if r := in(tableOf(protocols.VRF), p.Prefix, announceDistance); len(r.Hops) == 0 {
 				r.Blackhole = true
 			}
 		}

@@ -206,7 +206,7 @@ func (k *Kernel) Routes(ctx context.Context, vrf string, family uint8, prefix ne
 	}
 	table := uint32(rib.TableMain)
 	if vrf != "" {
-		if table, err = vrfTable(vrf); err != nil {
+		if table, err = VRFTable(vrf); err != nil {
 			return nil, err
 		}
 	}
@@ -255,8 +255,8 @@ func (k *Kernel) Routes(ctx context.Context, vrf string, family uint8, prefix ne
 	return list, nil
 }
 
-// vrfTable is the table of a VRF's routes.
-func vrfTable(name string) (uint32, error) {
+// VRFTable is the table of a VRF's routes.
+func VRFTable(name string) (uint32, error) {
 	link, err := netlink.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		return 0, fmt.Errorf("there is no VRF %s: minne show interfaces lists them", name)

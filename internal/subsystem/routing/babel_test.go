@@ -135,7 +135,7 @@ func TestBabelPreview(t *testing.T) {
 		{from, Desired{}, "- Babel (all routes of Babel go)"},
 	} {
 		var text []string
-		for _, change := range effects(c.from.trees(), c.to.trees(), nil, nil) {
+		for _, change := range effects(c.from.trees(), c.to.trees(), c.from, c.to) {
 			text = append(text, change.String())
 		}
 		if got := strings.Join(text, "\n"); got != c.want {

@@ -67,7 +67,7 @@ func (l *lab) via(family, prefix, dev string) func() string {
 // established returns how often the session has been established, and whether it is now.
 func (l *lab) established(peer string) (times uint64, up bool) {
 	l.t.Helper()
-	s, err := l.router.BGPSummary(context.Background())
+	s, err := l.router.BGPSummary(context.Background(), "")
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -240,14 +240,14 @@ protocol bgp r6 { local 2001:db8:1::2 as 64501; neighbor 2001:db8:1::1 as 64500;
 	})
 	l.eventually("internal peer's private prefix is no bogon", l.via("-4", "10.66.0.0/16", "to-d"))
 	l.eventually("BFD", func() string {
-		n, err := l.router.BGPNeighbors(context.Background())
+		n, err := l.router.BGPNeighbors(context.Background(), "")
 		if err != nil {
 			return err.Error()
 		}
 		return contains(fmt.Sprintf("%+v", n), "BFD:Up")
 	})
 	l.eventually("prefix limit ends the session", func() string {
-		n, err := l.router.BGPNeighbors(context.Background())
+		n, err := l.router.BGPNeighbors(context.Background(), "")
 		if err != nil {
 			return err.Error()
 		}
@@ -349,7 +349,7 @@ func TestBGPSurvivesCrashes(t *testing.T) {
 	l.deferral(false)
 	time.Sleep(2 * time.Second) // deferral of the best path: routes come back by End-of-RIB
 	l.eventually("routes", l.via("-4", "4.4.0.0/16", "to-a"))
-	ranks, err := l.router.Ranks(context.Background(), false, "bgp")
+	ranks, err := l.router.Ranks(context.Background(), "", false, "bgp")
 	if err != nil || ranks[prefix("4.4.0.0/16").Prefix] != (Rank{Distance: 20}) {
 		t.Errorf("ranks %v, error %v; expected distance 20, metric 0", ranks, err)
 	}
@@ -361,7 +361,7 @@ func TestBGPSurvivesCrashes(t *testing.T) {
 
 	restarted(zebra)
 	l.eventually("zebra has the routes again", func() string {
-		routes, err := l.router.Route(context.Background(), prefix("4.4.0.0/16").Prefix, false)
+		routes, err := l.router.Route(context.Background(), "", prefix("4.4.0.0/16").Prefix, false)
 		if err != nil {
 			return err.Error()
 		}
@@ -402,7 +402,7 @@ func TestBGPSurvivesCrashes(t *testing.T) {
 	l.supervise()
 	restarted(bgpd) // and notices their end though they are no children
 	l.eventually("configured again", func() string {
-		s, err := l.router.BGPSummary(context.Background())
+		s, err := l.router.BGPSummary(context.Background(), "")
 		if err != nil || len(s.Peers) != 2 {
 			return fmt.Sprint(s, err)
 		}

@@ -27,11 +27,11 @@ func TestRelaxedLimits(t *testing.T) {
 		{"2", "3", true}, {"2", "", true}, {"2", "2 restart 5", true}, {"2 restart 5", "2", true}, {"2 restart 5", "3 restart 5", true},
 		{"2", "2", false}, {"3", "2", false}, {"3", "2 restart 5", false}, {"", "2", false}, {"", "", false},
 	} {
-		if got := relaxed(bgp(c.from), bgp(c.to)); (len(got) == 1) != c.relaxed {
+		if got := relaxed(bgp(c.from), bgp(c.to), ""); (len(got) == 1) != c.relaxed {
 			t.Errorf("from %q to %q: %v", c.from, c.to, got)
 		}
 	}
-	if got := relaxed(&node{}, bgp("2")); len(got) != 0 {
+	if got := relaxed(&node{}, bgp("2"), ""); len(got) != 0 {
 		t.Errorf("a new speaker: %v", got)
 	}
 }
@@ -51,7 +51,7 @@ func TestLimitAndClear(t *testing.T) {
 	l.apply(cfg, nil)
 	ctx := context.Background()
 	stopped := func() string {
-		s, err := l.router.BGPSummary(ctx)
+		s, err := l.router.BGPSummary(ctx, "")
 		return contains(fmt.Sprintf("%+v %v", s.Peers, err), "State:"+stoppedByLimit)
 	}
 	l.eventually("the limit ends the session", stopped)
@@ -63,7 +63,7 @@ func TestLimitAndClear(t *testing.T) {
 	})
 	l.eventually("and ends again", func() string { // bgpd counts when the next update comes, of which there is none: ask for it
 		if s := stopped(); s != "" {
-			l.router.ClearBGP(ctx, "b", true)
+			l.router.ClearBGP(ctx, "", "b", true)
 			return s
 		}
 		return ""
@@ -79,25 +79,25 @@ func TestLimitAndClear(t *testing.T) {
 
 	times, _ := l.established("b")
 	for _, peer := range []string{"b", "198.51.100.2", "::ffff:198.51.100.2"} {
-		if got, err := l.router.ClearBGP(ctx, peer, true); err != nil || !slices.Equal(got, []string{"b (198.51.100.2)"}) {
+		if got, err := l.router.ClearBGP(ctx, "", peer, true); err != nil || !slices.Equal(got, []string{"b (198.51.100.2)"}) {
 			t.Errorf("soft reset of %s: %v %v", peer, got, err)
 		}
 	}
 	if n, up := l.established("b"); n != times || !up {
 		t.Errorf("a soft reset ended the session: %d %v", n, up)
 	}
-	if got, err := l.router.ClearBGP(ctx, AllPeers, false); err != nil || !slices.Equal(got, []string{"b (198.51.100.2)", "none (198.51.100.9)"}) {
+	if got, err := l.router.ClearBGP(ctx, "", AllPeers, false); err != nil || !slices.Equal(got, []string{"b (198.51.100.2)", "none (198.51.100.9)"}) {
 		t.Errorf("reset of all: %v %v", got, err)
 	}
 	l.eventually("the session is a new one", func() string {
 		n, up := l.established("b")
 		return map[bool]string{false: fmt.Sprint(n, up)}[up && n == times+1]
 	})
-	_, err := l.router.ClearBGP(ctx, "c", false)
+	_, err := l.router.ClearBGP(ctx, "", "c", false)
 	if s := contains(fmt.Sprint(err), `no BGP peer "c": expected one of b, none, or its address`); s != "" {
 		t.Error(s)
 	}
-	if _, err := l.router.ClearOSPF(ctx); err == nil {
+	if _, err := l.router.ClearOSPF(ctx, ""); err == nil {
 		t.Error("OSPF that does not run was cleared")
 	}
 }

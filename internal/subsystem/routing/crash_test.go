@@ -77,7 +77,7 @@ func (l *lab) gone(daemons ...string) func() string {
 // accepted is a check for eventually: the session is up, with routes that it accepted.
 func (l *lab) accepted(want uint64) func() string {
 	return func() string {
-		peers, err := l.router.BGPNeighbors(context.Background())
+		peers, err := l.router.BGPNeighbors(context.Background(), "")
 		if err != nil {
 			return err.Error()
 		}
@@ -183,7 +183,7 @@ func TestOSPFSurvivesCrashes(t *testing.T) {
 	l.apply(cfg, secrets)
 	l.supervise()
 	full := func() string {
-		n, err := l.router.OSPFNeighbors(context.Background())
+		n, err := l.router.OSPFNeighbors(context.Background(), "")
 		return contains(fmt.Sprintf("%+v %v", n, err), "Version:2 RouterID:10.0.0.2 Address:10.0.0.2 Interface:to-i State:Full",
 			"Version:3 RouterID:10.0.0.2 Address: Interface:to-i State:Full")
 	}

@@ -14,8 +14,8 @@ import (
 // resetEarly resets the sessions that came up before bgpd had found zebra. bgpd does not know that such a peer
 // is on a link of its own, and never looks again. The mark: a session with an external neighbour one hop
 // away, which can't be but on a shared network, and bgpd says it is on none.
-func (r *Routing) resetEarly(ctx context.Context) error {
-	peers, err := r.neighbors(ctx)
+func (r *Routing) resetEarly(ctx context.Context, vrf string) error {
+	peers, err := r.neighbors(ctx, vrf)
 	if err != nil {
 		return err
 	}
@@ -32,20 +32,20 @@ func (r *Routing) resetEarly(ctx context.Context) error {
 		if n.State != "Established" || !n.External || n.Hops > 1 || n.Connection != "nonSharedNetwork" {
 			continue
 		}
-		if err := r.enable(ctx, bgpd, "clear bgp "+address); err != nil {
+		if err := r.enable(ctx, bgpd, "clear bgp"+behind(vrf)+" "+address); err != nil {
 			return err
 		}
-		r.health.Repaired(healthKey(bgpd), "the session with "+r.called(address)+" had come up before bgpd knew its interface; it was reset")
+		r.health.Repaired(healthKey(bgpd), "the session with "+r.called(vrf, address)+" had come up before bgpd knew its interface; it was reset")
 	}
 	return nil
 }
 
 // called returns the operator's name of a peer with its address.
-func (r *Routing) called(address string) string {
-	if name := r.peerNames()[address]; name != "" {
-		return name + " (" + address + ")"
+func (r *Routing) called(vrf, address string) string {
+	if name := r.known().peers[peerAt{vrf, address}]; name != "" {
+		return name + " (" + address + ")" + behindWords(vrf)
 	}
-	return address
+	return address + behindWords(vrf)
 }
 
 // enable runs commands of enable mode, which answer nothing.

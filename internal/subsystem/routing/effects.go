@@ -24,20 +24,29 @@ func (d Desired) trees() map[string]*node {
 	return t
 }
 
-// effects says what going from one state to another changes for other routers. It is pure.
-func effects(have, want map[string]*node, oldNames, newNames map[string]string) []plan.Change {
-	e := &effect{}
-	name := func(addr string) string {
-		for _, names := range []map[string]string{newNames, oldNames} {
-			if n, ok := names[addr]; ok {
+// effects says what going from one state to another changes for other routers. It is pure. old and
+// new know names of peers and the tables of interfaces.
+func effects(have, want map[string]*node, old, new Desired) []plan.Change {
+	e := &effect{old: old, new: new}
+	name := func(at peerAt) string {
+		for _, d := range []Desired{new, old} {
+			if n, ok := d.peers[at]; ok {
 				return n
 			}
 		}
-		return addr
+		return at.address
 	}
-	e.bgp(orEmpty(have[bgpd]), orEmpty(want[bgpd]), name)
-	e.ospf("OSPF", "router ospf", orEmpty(have[ospfd]), orEmpty(want[ospfd]))
-	e.ospf("OSPFv3", "router ospf6", orEmpty(have[ospf6d]), orEmpty(want[ospf6d]))
+	for _, vrf := range vrfsOf("bgp", have[bgpd], want[bgpd]) {
+		e.in = behindWords(vrf)
+		e.bgp(vrf, orEmpty(have[bgpd]), orEmpty(want[bgpd]), name)
+	}
+	for _, o := range []struct{ title, process, daemon string }{{"OSPF", "ospf", ospfd}, {"OSPFv3", "ospf6", ospf6d}} {
+		for _, vrf := range vrfsOf(o.process, have[o.daemon], want[o.daemon]) {
+			e.in = behindWords(vrf)
+			e.ospf(o.title, o.process, vrf, orEmpty(have[o.daemon]), orEmpty(want[o.daemon]))
+		}
+	}
+	e.in = ""
 	e.babel(orEmpty(have[babeld]), orEmpty(want[babeld]))
 	return e.changes
 }
@@ -49,37 +58,84 @@ func orEmpty(n *node) *node {
 	return n
 }
 
-type effect struct{ changes []plan.Change }
-
-func (e *effect) add(a plan.Action, object, from, to, what string) {
-	e.changes = append(e.changes, plan.Change{Subsystem: "routing", Action: a, Object: object, From: from, To: to, Effect: what})
+type effect struct {
+	old, new Desired
+	changes  []plan.Change
+	in       string // behind what a change is about: " in VRF red"; "" for the main table
 }
 
-// context returns the first context whose header begins with prefix, or nil.
-func (n *node) context(prefix string) *node {
+func (e *effect) add(a plan.Action, object, from, to, what string) {
+	e.changes = append(e.changes, plan.Change{Subsystem: "routing", Action: a, Object: object + e.in, From: from, To: to, Effect: what})
+}
+
+// behindWords says in which VRF something is.
+func behindWords(vrf string) string {
+	if vrf == "" {
+		return ""
+	}
+	return " in VRF " + vrf
+}
+
+// header reads the first line of a process: "router bgp 64500 vrf red" is bgp, 64500, red.
+func header(line string) (process, asn, vrf string) {
+	f := strings.Fields(line)
+	if len(f) < 2 || f[0] != "router" {
+		return "", "", ""
+	}
+	process, f = f[1], f[2:]
+	if len(f) > 0 && f[0] != "vrf" {
+		asn, f = f[0], f[1:]
+	}
+	if len(f) == 2 && f[0] == "vrf" {
+		vrf = f[1]
+	}
+	return process, asn, vrf
+}
+
+// process returns the context of a protocol in a table, or nil.
+func (n *node) process(name, vrf string) *node {
 	for _, c := range n.sub {
-		if c.line == prefix || strings.HasPrefix(c.line, prefix+" ") {
+		if p, _, in := header(c.line); p == name && in == vrf {
 			return c
 		}
 	}
 	return nil
 }
 
-func (e *effect) bgp(have, want *node, name func(string) string) {
-	h, w := have.context("router bgp"), want.context("router bgp")
+// vrfsOf are the tables in which some of the trees have a protocol, "" for the main one.
+func vrfsOf(process string, trees ...*node) (list []string) {
+	for _, n := range trees {
+		for _, c := range orEmpty(n).sub {
+			if p, _, vrf := header(c.line); p == process && !slices.Contains(list, vrf) {
+				list = append(list, vrf)
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// asn is the AS number of a speaker.
+func (n *node) asn() string {
+	_, asn, _ := header(n.line)
+	return asn
+}
+
+func (e *effect) bgp(vrf string, have, want *node, name func(peerAt) string) {
+	h, w := have.process("bgp", vrf), want.process("bgp", vrf)
 	switch {
 	case h == nil && w == nil:
 		return
 	case h == nil:
-		e.add(plan.Add, "BGP AS "+lastWord(w.line), "", "", "")
+		e.add(plan.Add, "BGP AS "+w.asn(), "", "", "")
 		h = &node{}
 	case w == nil:
-		e.add(plan.Remove, "BGP AS "+lastWord(h.line), "", "", "all BGP sessions end")
+		e.add(plan.Remove, "BGP AS "+h.asn(), "", "", "all BGP sessions"+e.in+" end")
 		return
 	}
 	all := ""
 	if h.line != "" && h.line != w.line {
-		e.add(plan.Modify, "BGP AS number", lastWord(h.line), lastWord(w.line), "")
+		e.add(plan.Modify, "BGP AS number", h.asn(), w.asn(), "")
 		all = "resets"
 	}
 	if from, to := identity(h, "bgp router-id "), identity(w, "bgp router-id "); h.line != "" && from != to {
@@ -89,9 +145,10 @@ func (e *effect) bgp(have, want *node, name func(string) string) {
 	e.bgpGlobals(h, w)
 	old, new := peerLines(h), peerLines(w)
 	for _, addr := range addresses(old, new) {
-		e.peer(name(addr), addr, old[addr], new[addr], all)
+		called := name(peerAt{vrf, addr})
+		e.peer(called, addr, old[addr], new[addr], all)
 		if old[addr] != nil && new[addr] != nil {
-			e.policy(name(addr), have, want, old[addr], new[addr])
+			e.policy(called, have, want, old[addr], new[addr])
 		}
 	}
 }
@@ -244,8 +301,8 @@ func list(root *node, name string) []string {
 // ospfResetting are the settings of an interface on which two OSPF routers must agree, or that stop OSPF there.
 var ospfResetting = regexp.MustCompile(`^(?:ip ospf|ipv6 ospf6) (area|hello-interval|dead-interval|network|passive|authentication|message-digest-key)\b`)
 
-func (e *effect) ospf(proto, header string, have, want *node) {
-	h, w := have.context(header), want.context(header)
+func (e *effect) ospf(proto, process, vrf string, have, want *node) {
+	h, w := have.process(process, vrf), want.process(process, vrf)
 	switch {
 	case h == nil && w == nil:
 		return
@@ -253,7 +310,7 @@ func (e *effect) ospf(proto, header string, have, want *node) {
 		e.add(plan.Add, proto, "", "", "")
 		h = &node{}
 	case w == nil:
-		e.add(plan.Remove, proto, "", "", "all "+proto+" adjacencies end")
+		e.add(plan.Remove, proto, "", "", "all "+proto+" adjacencies"+e.in+" end")
 		return
 	}
 	all := false
@@ -267,6 +324,9 @@ func (e *effect) ospf(proto, header string, have, want *node) {
 	areas := changedAreas(h, w)
 	for _, name := range interfaces(have, want) {
 		old, new := have.find("interface "+name), want.find("interface "+name)
+		if in := map[bool]Desired{true: e.old, false: e.new}[new == nil]; in.tables[name] != vrf {
+			continue
+		}
 		object := proto + " on " + name
 		switch {
 		case old == nil:
@@ -310,7 +370,7 @@ func (e *effect) ospfInterface(proto, name string, old, new *node, reset bool) {
 		_, rest, _ := strings.Cut(l, "ospf")
 		setting, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(rest, "6"), " "), " ")
 		from, to := identity(old, " "+setting), identity(new, " "+setting)
-		c := plan.Change{Subsystem: "routing", Action: plan.Modify, Object: proto + " " + setting + " on " + name, From: number(from, "default"), To: number(to, "default")}
+		c := plan.Change{Subsystem: "routing", Action: plan.Modify, Object: proto + " " + setting + " on " + name + e.in, From: number(from, "default"), To: number(to, "default")}
 		if !slices.ContainsFunc(e.changes, func(o plan.Change) bool { return o.String() == c.String() }) {
 			e.changes = append(e.changes, c)
 		}
@@ -326,7 +386,7 @@ func (e *effect) ospfInterface(proto, name string, old, new *node, reset bool) {
 
 // babel tells of interfaces and of what is redistributed.
 func (e *effect) babel(have, want *node) {
-	h, w := have.context("router babel"), want.context("router babel")
+	h, w := have.process("babel", ""), want.process("babel", "")
 	switch {
 	case h == nil && w == nil:
 		return

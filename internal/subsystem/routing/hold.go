@@ -10,7 +10,8 @@
 // zebra keeps the capability of a client that went away for the next client of the same protocol. So for FRR 8 this
 // file asks in the daemon's place, in zebra's own protocol (lib/zclient.c of FRR 8.4; the numbers are the same
 // in 8.5): connect, say hello as OSPF, ask, hang up. The daemon that starts next is the heir, and so is
-// each successor of its. What neighbours do while an FRR 8 daemon restarts is theirs; see docs/design/routing.md.
+// each successor of its. zebra holds the routes of a client in all tables or in none, but ends the hold table by table:
+// it is asked for every table that it knows. What neighbours do while an FRR 8 daemon restarts is theirs; see docs/design/routing.md.
 package routing
 
 import (
@@ -22,6 +23,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -36,7 +38,7 @@ const (
 	letRoutesGo = 4 // ZEBRA_CLIENT_GR_DISABLE
 
 	holdSeconds = 120 // as long as a graceful restart of OSPF may take, FRR's default
-	defaultVRF  = 0
+	defaultVRF  = uint32(0)
 
 	zapiLast = 8 // the last major version that needs this, and whose numbers these are
 )
@@ -63,14 +65,18 @@ func (r *Routing) holdFor(ctx context.Context, daemon string, d Desired) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	if err := r.ask(ctx, name, protocol, strings.Contains(d.text[daemon], "\n graceful-restart\n")); err != nil {
+	tables, err := r.tables(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.ask(ctx, name, protocol, tables, strings.Contains(d.text[daemon], "\n graceful-restart\n")); err != nil {
 		return fmt.Errorf("ask zebra to hold the routes of a %s that crashes: %w", daemon, err)
 	}
 	return nil
 }
 
 // ask is the short life of a client in a daemon's place.
-func (r *Routing) ask(ctx context.Context, name string, protocol byte, hold bool) error {
+func (r *Routing) ask(ctx context.Context, name string, protocol byte, tables map[string]uint32, hold bool) error {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: r.host.zapiSocket()})
 	if err != nil {
 		return err
@@ -78,7 +84,7 @@ func (r *Routing) ask(ctx context.Context, name string, protocol byte, hold bool
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	if _, err := conn.Write(holdRequest(protocol, hold)); err != nil {
+	if _, err := conn.Write(holdRequest(protocol, tables, hold)); err != nil {
 		return err
 	}
 	// zebra forgets what it has not worked off when a client hangs up.
@@ -87,7 +93,7 @@ func (r *Routing) ask(ctx context.Context, name string, protocol byte, hold bool
 		if err != nil {
 			return err
 		}
-		if known && holds == hold {
+		if missing := slices.ContainsFunc(sortedKeys(tables), func(vrf string) bool { return holds[vrf] != hold }); known && !missing {
 			break
 		}
 		select {
@@ -109,23 +115,59 @@ func (r *Routing) ask(ctx context.Context, name string, protocol byte, hold bool
 	return nil
 }
 
-// holds says whether a protocol is a client of zebra's, and whether zebra would hold its routes.
-func (r *Routing) holds(ctx context.Context, name string) (known, holds bool, err error) {
+// holds says whether a protocol is a client of zebra's, and in which tables zebra would hold its routes.
+func (r *Routing) holds(ctx context.Context, name string) (known bool, tables map[string]bool, err error) {
 	v, err := dialVTY(ctx, zebra, r.host.socket(zebra))
 	if err != nil {
-		return false, false, err
+		return false, nil, err
 	}
 	defer v.close()
 	text, err := v.command(ctx, "show zebra client")
 	if err != nil {
-		return false, false, err
+		return false, nil, err
 	}
+	known, tables = heldTables(text, name)
+	return known, tables, nil
+}
+
+// heldTables reads what zebra says of a client: "VRF : red" and, below, "Capabilities : Graceful Restart(120 seconds)".
+func heldTables(text, name string) (known bool, tables map[string]bool) {
+	tables = map[string]bool{}
 	for section := range strings.SplitSeq(text, "Client: ") {
-		if title, rest, _ := strings.Cut(section, "\n"); strings.TrimSpace(title) == name {
-			return true, strings.Contains(rest, "Graceful Restart("), nil
+		title, rest, _ := strings.Cut(section, "\n")
+		if strings.TrimSpace(title) != name {
+			continue
+		}
+		known = true
+		vrf := ""
+		for line := range strings.Lines(rest) {
+			if name, ok := strings.CutPrefix(line, "VRF : "); ok {
+				vrf = strings.TrimSpace(name)
+			} else if vrf != "" && strings.Contains(line, "Graceful Restart(") {
+				tables[vrf] = true
+			}
 		}
 	}
-	return false, false, nil
+	return known, tables
+}
+
+// tables are zebra's numbers of the tables that it has, by its names: the main one, and those of the VRFs that the kernel has.
+func (r *Routing) tables(ctx context.Context) (map[string]uint32, error) {
+	text, err := r.answer(ctx, zebra, "show vrf")
+	return vrfNumbers(text), err
+}
+
+// vrfNumbers reads lines as "vrf red id 5 table 100"; "vrf blue inactive" is of one that the kernel does not have.
+func vrfNumbers(text string) map[string]uint32 {
+	all := map[string]uint32{"default": defaultVRF}
+	for line := range strings.Lines(text) {
+		var name string
+		var id uint32
+		if n, _ := fmt.Sscanf(line, "vrf %s id %d", &name, &id); n == 2 && id != defaultVRF {
+			all[name] = id
+		}
+	}
+	return all
 }
 
 // zebraNeedsAsking says whether this FRR's OSPF daemons don't ask for themselves.
@@ -139,8 +181,8 @@ func (r *Routing) zebraNeedsAsking(ctx context.Context) (bool, error) {
 	return major <= zapiLast, err
 }
 
-// holdRequest is what such a client says: hello as a protocol, and whether to hold its routes.
-func holdRequest(protocol byte, hold bool) []byte {
+// holdRequest is what such a client says: hello as a protocol, and whether to hold its routes in some tables.
+func holdRequest(protocol byte, tables map[string]uint32, hold bool) []byte {
 	var b bytes.Buffer
 	message := func(command uint16, body ...any) {
 		var content bytes.Buffer
@@ -148,17 +190,20 @@ func holdRequest(protocol byte, hold bool) []byte {
 			binary.Write(&content, binary.BigEndian, v)
 		}
 		const header = 10 // bytes
-		for _, v := range []any{uint16(header + content.Len()), byte(zapiMarker), byte(zapiVersion), uint32(defaultVRF), command} {
+		for _, v := range []any{uint16(header + content.Len()), byte(zapiMarker), byte(zapiVersion), defaultVRF, command} {
 			binary.Write(&b, binary.BigEndian, v)
 		}
 		b.Write(content.Bytes())
 	}
 	const instance, session, notify, synchronous = uint16(0), uint32(0), byte(0), byte(0)
 	message(zapiHello, protocol, instance, session, notify, synchronous)
-	if hold {
-		message(zapiCapabilities, uint32(holdRoutes), uint32(holdSeconds), uint32(defaultVRF))
-	} else {
-		message(zapiCapabilities, uint32(letRoutesGo), uint32(defaultVRF))
+	for _, name := range sortedKeys(tables) {
+		table := tables[name]
+		if hold {
+			message(zapiCapabilities, uint32(holdRoutes), uint32(holdSeconds), table)
+		} else {
+			message(zapiCapabilities, uint32(letRoutesGo), table)
+		}
 	}
 	return b.Bytes()
 }

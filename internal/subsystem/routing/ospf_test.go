@@ -106,7 +106,7 @@ func TestOSPF(t *testing.T) {
 	l.supervise()
 
 	full := func() string {
-		n, err := l.router.OSPFNeighbors(context.Background())
+		n, err := l.router.OSPFNeighbors(context.Background(), "")
 		if err != nil {
 			return err.Error()
 		}
@@ -173,7 +173,7 @@ func TestOSPF(t *testing.T) {
 	l.eventually("adjacencies again", full)
 
 	// Begun anew by a word.
-	if got, err := l.router.ClearOSPF(context.Background()); err != nil || fmt.Sprint(got) != "[OSPFv2 OSPFv3]" {
+	if got, err := l.router.ClearOSPF(context.Background(), ""); err != nil || fmt.Sprint(got) != "[OSPFv2 OSPFv3]" {
 		t.Errorf("clear: %v %v", got, err)
 	}
 	l.eventually("adjacencies end", func() string {

@@ -11,9 +11,9 @@ import (
 // first, then its metric.
 type Rank struct{ Distance, Metric uint32 }
 
-// Ranks are those of the routes of a protocol that zebra has chosen, by prefix: in the kernel they all
+// Ranks are those of the routes of a protocol in a table that zebra has chosen, by prefix: in the kernel they all
 // have the same metric. protocol is FRR's word, as "ospf6". Without zebra there are none.
-func (r *Routing) Ranks(ctx context.Context, six bool, protocol string) (map[netip.Prefix]Rank, error) {
+func (r *Routing) Ranks(ctx context.Context, vrf string, six bool, protocol string) (map[netip.Prefix]Rank, error) {
 	family := "ip"
 	if six {
 		family = "ipv6"
@@ -23,7 +23,7 @@ func (r *Routing) Ranks(ctx context.Context, six bool, protocol string) (map[net
 		Distance uint32 `json:"distance"`
 		Metric   uint32 `json:"metric"`
 	}
-	if err := r.show(ctx, zebra, "show "+family+" route "+protocol+" json", &raw); err != nil {
+	if err := r.show(ctx, zebra, "show "+family+" route"+behind(vrf)+" "+protocol+" json", &raw); err != nil {
 		return nil, err
 	}
 	ranks := map[netip.Prefix]Rank{}

@@ -43,9 +43,13 @@ type Secrets interface {
 // Desired is the state that routing should have: which daemons run and with what
 // configuration. The zero value runs nothing.
 type Desired struct {
-	text  map[string]string // configuration by daemon; a daemon without an entry does not run
-	peers map[string]string // name of the BGP peer by address, for messages
+	text   map[string]string // configuration by daemon; a daemon without an entry does not run
+	peers  map[peerAt]string // names of the BGP peers, for messages
+	tables map[string]string // VRF of each interface that is in one, for messages
 }
+
+// peerAt is where a BGP peer is: two VRFs may have peers with the same address.
+type peerAt struct{ vrf, address string } // vrf is "" in the main table
 
 // Empty says whether no routing protocol is configured, so that no daemon runs.
 func (d Desired) Empty() bool { return len(d.text) == 0 }
@@ -73,59 +77,72 @@ func (d Desired) Text() string {
 // Render returns the routing state that cfg asks for. secrets holds the passwords that cfg
 // refers to by name. Errors name the key of the configuration that can't be rendered, never a secret's value.
 func Render(cfg *config.Config, secrets Secrets) (Desired, error) {
-	d := Desired{text: map[string]string{}, peers: map[string]string{}}
-	r := &cfg.Routing
-	named := r.BGP != nil || r.OSPF != nil || r.OSPF3 != nil // by a router id
-	if !named && r.Babel == nil {
+	d := Desired{text: map[string]string{}, peers: map[peerAt]string{}, tables: map[string]string{}}
+	all := cfg.Protocols()
+	all = slices.DeleteFunc(all, func(in config.Protocols) bool { return !in.NeedRouterID() })
+	if len(all) == 0 && cfg.Routing.Babel == nil {
 		return Desired{}, nil
 	}
-	if named && !cfg.System.RouterID.Is4() {
-		return Desired{}, fmt.Errorf("system.router-id: BGP and OSPF need a router id, written as an IPv4 address")
-	}
 	d.text[zebra] = ""
-	if r.BGP != nil {
-		text, err := renderBGP(cfg, secrets, d.peers)
-		if err != nil {
-			return Desired{}, fmt.Errorf("routing.bgp.%w", err)
+	texts := texts{}
+	for _, in := range all {
+		if !in.RouterID.Is4() {
+			return Desired{}, fmt.Errorf("system.router-id: BGP and OSPF need a router id, written as an IPv4 address")
 		}
-		d.text[bgpd] = text
-	}
-	if r.OSPF != nil {
-		text, err := renderOSPF(ospfv2, cfg, r.OSPF, secrets)
-		if err != nil {
-			return Desired{}, fmt.Errorf("routing.ospf.%w", err)
+		if in.VRF != "" {
+			if err := ifname(in.Path, in.VRF); err != nil {
+				return Desired{}, err
+			}
 		}
-		d.text[ospfd] = text
-	}
-	if r.OSPF3 != nil {
-		text, err := renderOSPF(ospfv3, cfg, r.OSPF3, secrets)
-		if err != nil {
-			return Desired{}, fmt.Errorf("routing.ospf3.%w", err)
+		if in.BGP != nil {
+			if err := renderBGP(texts.of(bgpd), in, secrets, d.peers); err != nil {
+				return Desired{}, fmt.Errorf("%s.bgp.%w", in.Path, err)
+			}
 		}
-		d.text[ospf6d] = text
+		if in.OSPF != nil {
+			if err := renderOSPF(texts.of(ospfd), ospfv2, cfg, in, in.OSPF, secrets); err != nil {
+				return Desired{}, fmt.Errorf("%s.ospf.%w", in.Path, err)
+			}
+		}
+		if in.OSPF3 != nil {
+			if err := renderOSPF(texts.of(ospf6d), ospfv3, cfg, in, in.OSPF3, secrets); err != nil {
+				return Desired{}, fmt.Errorf("%s.ospf3.%w", in.Path, err)
+			}
+		}
+		if usesBFD(in) {
+			d.text[bfdd] = ""
+		}
 	}
-	if r.Babel != nil {
-		text, err := renderBabel(r.Babel)
+	for daemon, text := range texts {
+		d.text[daemon] = text.String()
+	}
+	if cfg.Routing.Babel != nil {
+		text, err := renderBabel(cfg.Routing.Babel)
 		if err != nil {
 			return Desired{}, fmt.Errorf("routing.babel.%w", err)
 		}
 		d.text[babeld] = text
 	}
-	if usesBFD(r) {
-		d.text[bfdd] = ""
+	for name, master := range cfg.Masters() {
+		if master.Kind.Name == "vrf" {
+			d.tables[name] = master.Name
+		}
+	}
+	for name := range cfg.Routing.VRFs {
+		d.tables[name] = name // its own addresses are in its table
 	}
 	return d, nil
 }
 
-func usesBFD(r *config.Routing) bool {
-	if r.BGP != nil {
-		for _, p := range r.BGP.Peers {
+func usesBFD(in config.Protocols) bool {
+	if in.BGP != nil {
+		for _, p := range in.BGP.Peers {
 			if p.BFD.On() {
 				return true
 			}
 		}
 	}
-	for _, o := range []*config.OSPF{r.OSPF, r.OSPF3} {
+	for _, o := range []*config.OSPF{in.OSPF, in.OSPF3} {
 		if o == nil {
 			continue
 		}
@@ -140,8 +157,45 @@ func usesBFD(r *config.Routing) bool {
 	return false
 }
 
-// lines collects configuration text.
-type lines struct{ strings.Builder }
+// lines collects configuration text of one daemon.
+type lines struct {
+	strings.Builder
+	once map[string]bool // lists and route maps that all tables share, which stand there already
+}
+
+// texts are those of the daemons that have any.
+type texts map[string]*lines
+
+func (t texts) of(daemon string) *lines {
+	if t[daemon] == nil {
+		t[daemon] = &lines{once: map[string]bool{}}
+	}
+	return t[daemon]
+}
+
+// first says whether something that is the same in all tables has to be written now.
+func (l *lines) first(name string) bool {
+	is := !l.once[name]
+	l.once[name] = true
+	return is
+}
+
+// behind is what stands behind the name of a process in a VRF.
+func behind(vrf string) string {
+	if vrf == "" {
+		return ""
+	}
+	return " vrf " + vrf
+}
+
+// prefixed puts the VRF in front of the name of a list or a route map: FRR has one space of names for all tables. No
+// token has a colon.
+func prefixed(vrf, name string) string {
+	if vrf == "" {
+		return name
+	}
+	return token(vrf) + ":" + name
+}
 
 func (l *lines) add(format string, args ...any) {
 	fmt.Fprintf(l, format, args...)

@@ -2,7 +2,8 @@
 
 // BGP for FRR's bgpd.
 //
-// Each peer and family has one route map in and one out, named <peer>-in4, <peer>-out4, <peer>-in6, <peer>-out6.
+// Each peer and family has one route map in and one out, named <peer>-in4, <peer>-out4, <peer>-in6, <peer>-out6, in a VRF
+// <vrf>:<peer>-in4 and so on.
 // The one in drops, in this order, paths with bogon AS numbers, bogon prefixes and (unless taken) the default route, then takes
 // what is left or what the accept list names. A default route that is taken gets bgpDefaultTag.
 package routing
@@ -26,6 +27,7 @@ const (
 	ribStaleTime = 900
 	connectRetry = 10 // seconds between attempts to connect (FRR's default of 120 makes a repaired link wait)
 	maxMD5Key    = 80 // bytes, TCP_MD5SIG_MAXKEYLEN
+	bogonASN     = "bogon-asn"
 )
 
 // bgpFamily is one address family as FRR and this package name it.
@@ -46,38 +48,41 @@ var bgpFamilies = []bgpFamily{
 type bgpPeer struct {
 	*config.BGPPeer
 	name     string
+	vrf      string // "" in the main table
 	addr     string // as FRR prints it
 	external bool
 	bogons   bool // refuse bogons
 	password string
 }
 
-func renderBGP(cfg *config.Config, secrets Secrets, names map[string]string) (string, error) {
-	b := cfg.Routing.BGP
+func renderBGP(l *lines, in config.Protocols, secrets Secrets, names map[peerAt]string) error {
+	b := in.BGP
 	if b.ASN == 0 {
-		return "", fmt.Errorf("asn: expected the router's AS number")
+		return fmt.Errorf("asn: expected the router's AS number")
 	}
-	peers, err := bgpPeers(b, secrets, names)
+	peers, err := bgpPeers(in, secrets, names)
 	if err != nil {
-		return "", err
+		return err
 	}
-	var l lines
-	l.add("bgp route-map delay-timer 1")
-	l.add("router bgp %d", uint32(b.ASN))
-	renderBGPGlobals(&l, cfg, b)
+	if l.first("delay-timer") {
+		l.add("bgp route-map delay-timer 1")
+	}
+	l.add("router bgp %d%s", uint32(b.ASN), behind(in.VRF))
+	renderBGPGlobals(l, in.RouterID, b)
 	for _, p := range peers {
-		renderSession(&l, p)
+		renderSession(l, p)
 	}
 	for _, f := range bgpFamilies {
-		renderFamily(&l, f, b, peers)
+		renderFamily(l, f, b, peers)
 	}
 	l.add("exit")
-	renderBGPPolicy(&l, b, peers)
-	return l.String(), nil
+	renderBGPPolicy(l, in.VRF, b, peers)
+	return nil
 }
 
-func bgpPeers(b *config.BGP, secrets Secrets, names map[string]string) ([]bgpPeer, error) {
+func bgpPeers(in config.Protocols, secrets Secrets, names map[peerAt]string) ([]bgpPeer, error) {
 	var peers []bgpPeer
+	b := in.BGP
 	for _, name := range sortedKeys(b.Peers) {
 		path := "peers." + name
 		c := b.Peers[name]
@@ -87,11 +92,12 @@ func bgpPeers(b *config.BGP, secrets Secrets, names map[string]string) ([]bgpPee
 		if c.ASN == 0 {
 			return nil, fmt.Errorf("%s.asn: expected the peer's AS number", path)
 		}
-		p := bgpPeer{BGPPeer: c, name: name, addr: c.Address.WithZone("").Unmap().String(), external: c.ASN != b.ASN}
-		if other, twice := names[p.addr]; twice {
+		p := bgpPeer{BGPPeer: c, name: name, vrf: in.VRF, addr: c.Address.WithZone("").Unmap().String(), external: c.ASN != b.ASN}
+		at := peerAt{in.VRF, p.addr}
+		if other, twice := names[at]; twice {
 			return nil, fmt.Errorf("%s.address: the peer %q has the same address %s", path, other, p.addr)
 		}
-		names[p.addr] = name
+		names[at] = name
 		if c.Interface != "" {
 			if err := ifname(path+".interface", c.Interface); err != nil {
 				return nil, err
@@ -113,8 +119,8 @@ func bgpPeers(b *config.BGP, secrets Secrets, names map[string]string) ([]bgpPee
 	return peers, nil
 }
 
-func renderBGPGlobals(l *lines, cfg *config.Config, b *config.BGP) {
-	l.add(" bgp router-id %s", cfg.System.RouterID)
+func renderBGPGlobals(l *lines, id netip.Addr, b *config.BGP) {
+	l.add(" bgp router-id %s", id)
 	l.add(" bgp log-neighbor-changes")
 	l.add(" no bgp default ipv4-unicast")
 	if b.GracefulRestart.On() {
@@ -169,6 +175,9 @@ func renderSession(l *lines, p bgpPeer) {
 		l.add("%s capability extended-nexthop", n) // IPv4 routes over an IPv6 session, RFC 8950
 	}
 }
+
+// word is the name of something that is this peer's alone.
+func (p bgpPeer) word(end string) string { return prefixed(p.vrf, token(p.name)+end) }
 
 // has says whether the peer exchanges routes of a family.
 func (p bgpPeer) has(v6 bool) bool {
@@ -230,8 +239,8 @@ func renderFamily(l *lines, f bgpFamily, b *config.BGP, peers []bgpPeer) {
 		if max := p.limit(f.v6); max > 0 {
 			l.add("%s maximum-prefix %d%s", n, max, p.restartAfter())
 		}
-		l.add("%s route-map %s in", n, token(p.name)+"-in"+f.digit)
-		l.add("%s route-map %s out", n, token(p.name)+"-out"+f.digit)
+		l.add("%s route-map %s in", n, p.word("-in"+f.digit))
+		l.add("%s route-map %s out", n, p.word("-out"+f.digit))
 	}
 	l.add("  maximum-paths %d", b.Multipath)
 	l.add("  maximum-paths ibgp %d", b.Multipath)
@@ -253,19 +262,20 @@ func ofFamily(list []config.Prefix, v6 bool) []netip.Prefix {
 }
 
 // renderBGPPolicy writes the lists and route maps that the sessions refer to.
-func renderBGPPolicy(l *lines, b *config.BGP, peers []bgpPeer) {
+func renderBGPPolicy(l *lines, vrf string, b *config.BGP, peers []bgpPeer) {
 	anyBogons := slices.ContainsFunc(peers, func(p bgpPeer) bool { return p.bogons })
 	for _, f := range bgpFamilies {
 		def := prefixList{name: "default" + f.digit, v6: f.v6}
 		def.add("permit", f.any, 0, 0)
-		def.write(l)
-		own := prefixList{name: "own" + f.digit, v6: f.v6}
+		if l.first(def.name) {
+			def.write(l)
+		}
+		own := prefixList{name: prefixed(vrf, "own"+f.digit), v6: f.v6}
 		for _, p := range ofFamily(b.Announce, f.v6) {
 			own.add("permit", p, 0, 0)
 		}
 		own.write(l)
-		if anyBogons {
-			list := bogonPrefixes(f.v6)
+		if list := bogonPrefixes(f.v6); anyBogons && l.first(list.name) {
 			list.write(l)
 		}
 		for _, p := range peers {
@@ -279,7 +289,7 @@ func renderBGPPolicy(l *lines, b *config.BGP, peers []bgpPeer) {
 		for _, p := range peers {
 			known = append(known, uint32(p.ASN))
 		}
-		l.add("bgp as-path access-list bogon-asn seq 5 permit %s", bogonPath(known))
+		l.add("bgp as-path access-list %s seq 5 permit %s", prefixed(vrf, bogonASN), bogonPath(known))
 	}
 	for _, p := range peers {
 		for _, f := range bgpFamilies {
@@ -293,7 +303,7 @@ func renderBGPPolicy(l *lines, b *config.BGP, peers []bgpPeer) {
 
 // acceptList returns the prefix-list of import.accept, and whether there is one for the family.
 func (p bgpPeer) acceptList(f bgpFamily) (prefixList, bool) {
-	list := prefixList{name: token(p.name) + "-accept" + f.digit, v6: f.v6}
+	list := prefixList{name: p.word("-accept" + f.digit), v6: f.v6}
 	if len(p.Import.Accept) == 0 || !p.has(f.v6) {
 		return list, false
 	}
@@ -313,10 +323,10 @@ func (p bgpPeer) takesDefault(f bgpFamily) bool {
 }
 
 func renderImport(l *lines, p bgpPeer, f bgpFamily) {
-	name := token(p.name) + "-in" + f.digit
+	name := p.word("-in" + f.digit)
 	if p.bogons {
 		l.add("route-map %s deny 10", name)
-		l.add(" match as-path bogon-asn")
+		l.add(" match as-path %s", prefixed(p.vrf, bogonASN))
 		l.add("exit")
 		l.add("route-map %s deny 20", name)
 		l.add(" match %s address prefix-list bogons%s", f.word, f.digit)
@@ -335,7 +345,7 @@ func renderImport(l *lines, p bgpPeer, f bgpFamily) {
 	l.add("exit")
 	l.add("route-map %s permit 40", name)
 	if _, ok := p.acceptList(f); ok {
-		l.add(" match %s address prefix-list %s-accept%s", f.word, token(p.name), f.digit)
+		l.add(" match %s address prefix-list %s", f.word, p.word("-accept"+f.digit))
 	}
 	p.setPreference(l)
 	l.add("exit")
@@ -352,11 +362,11 @@ func (p bgpPeer) setPreference(l *lines) {
 }
 
 func renderExport(l *lines, b *config.BGP, p bgpPeer, f bgpFamily) {
-	name := token(p.name) + "-out" + f.digit
+	name := p.word("-out" + f.digit)
 	switch p.exports() {
 	case "own":
 		l.add("route-map %s permit 10", name)
-		l.add(" match %s address prefix-list own%s", f.word, f.digit)
+		l.add(" match %s address prefix-list %s", f.word, prefixed(p.vrf, "own"+f.digit))
 	case "all":
 		l.add("route-map %s permit 10", name)
 	default: // none; default comes from default-originate alone

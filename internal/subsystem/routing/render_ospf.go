@@ -34,30 +34,29 @@ var (
 	ospfv3 = ospfVersion{true, "ospf6", " ipv6 ospf6", netip.MustParsePrefix("::/0")}
 )
 
-func renderOSPF(v ospfVersion, cfg *config.Config, o *config.OSPF, secrets Secrets) (string, error) {
-	var l lines
+func renderOSPF(l *lines, v ospfVersion, cfg *config.Config, in config.Protocols, o *config.OSPF, secrets Secrets) error {
 	seen := map[string]bool{}
 	for _, id := range sortedKeys(o.Areas) {
 		area := o.Areas[id]
 		for _, name := range sortedKeys(area.Interfaces) {
 			path := fmt.Sprintf("areas.%s.interfaces.%s", areaID(id), name)
 			if err := ifname(path, name); err != nil {
-				return "", err
+				return err
 			}
 			if seen[name] {
-				return "", fmt.Errorf("%s: the interface is already in another area", path)
+				return fmt.Errorf("%s: the interface is already in another area", path)
 			}
 			seen[name] = true
 			c := area.Interfaces[name]
-			if err := renderOSPFInterface(&l, v, path, name, id, c, secrets); err != nil {
-				return "", err
+			if err := renderOSPFInterface(l, v, path, name, id, c, secrets); err != nil {
+				return err
 			}
 		}
 	}
-	static := staticPrefixes(cfg, v.v6)
-	renderOSPFProcess(&l, v, cfg.System.RouterID, o, len(static.entries) > 0)
-	renderOSPFPolicy(&l, v, o, static)
-	return l.String(), nil
+	static := staticPrefixes(cfg, in.VRF, v.v6)
+	renderOSPFProcess(l, v, in, o, static)
+	renderOSPFPolicy(l, v, o, static)
+	return nil
 }
 
 // areaID writes an area as a dotted quad, the form that FRR prints.
@@ -125,17 +124,17 @@ func renderOSPFAuth(l *lines, v ospfVersion, path string, a *config.OSPFAuth, se
 	return nil
 }
 
-func renderOSPFProcess(l *lines, v ospfVersion, routerID netip.Addr, o *config.OSPF, hasStatic bool) {
-	l.add("router %s", v.process)
-	l.add(" %s router-id %s", v.process, routerID)
+func renderOSPFProcess(l *lines, v ospfVersion, in config.Protocols, o *config.OSPF, static prefixList) {
+	l.add("router %s%s", v.process, behind(in.VRF))
+	l.add(" %s router-id %s", v.process, in.RouterID)
 	l.add(" log-adjacency-changes")
 	if mbit := int(o.ReferenceBandwidth / 1e6); mbit != frrReference {
 		l.add(" auto-cost reference-bandwidth %d", mbit)
 	}
 	for _, r := range o.Redistribute {
 		switch {
-		case r == "static" && hasStatic: // the kernel package installs them, so zebra calls them kernel routes
-			l.add(" redistribute kernel route-map %s", ospfStaticMap)
+		case r == "static" && len(static.entries) > 0: // the kernel package installs them, so zebra calls them kernel routes
+			l.add(" redistribute kernel route-map %s", static.name)
 		case r == "connected" || r == "bgp":
 			l.add(" redistribute %s", r)
 		}
@@ -166,23 +165,23 @@ func renderOSPFPolicy(l *lines, v ospfVersion, o *config.OSPF, static prefixList
 	}
 	if redistributesStatic && len(static.entries) > 0 {
 		static.write(l)
-		l.add("route-map %s permit 10", ospfStaticMap)
+		l.add("route-map %s permit 10", static.name)
 		l.add(" match %s address prefix-list %s", ipWord(v.v6), static.name)
 		l.add("exit")
 	}
-	if o.DefaultRoute == "bgp" {
+	if o.DefaultRoute == "bgp" && l.first(ospfDefault) {
 		l.add("route-map %s permit 10", ospfDefault)
 		l.add(" match tag %d", bgpDefaultTag)
 		l.add("exit")
 	}
 }
 
-// staticPrefixes lists the static routes that OSPF may tell. A default route is told by default-route only.
-func staticPrefixes(cfg *config.Config, v6 bool) prefixList {
-	list := prefixList{name: ospfStaticMap, v6: v6}
+// staticPrefixes lists the static routes of a table that OSPF may tell. A default route is told by default-route only.
+func staticPrefixes(cfg *config.Config, vrf string, v6 bool) prefixList {
+	list := prefixList{name: prefixed(vrf, ospfStaticMap), v6: v6}
 	var all []config.Prefix
 	for _, s := range cfg.Routing.Static {
-		if s.Prefix.Bits() != 0 {
+		if s.Prefix.Bits() != 0 && s.VRF == vrf {
 			all = append(all, s.Prefix)
 		}
 	}

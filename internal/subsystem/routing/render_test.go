@@ -174,7 +174,7 @@ func TestDifference(t *testing.T) {
 
 // between is the preview of going from one desired state to another.
 func between(old, new Desired) []plan.Change {
-	return effects(old.trees(), new.trees(), old.peers, new.peers)
+	return effects(old.trees(), new.trees(), old, new)
 }
 
 func TestEffects(t *testing.T) {

@@ -28,7 +28,7 @@ type Routing struct {
 	wake   process.Bell // something for Run to look at: a daemon ended, a new desired state
 
 	commands atomic.Uint64
-	names    atomic.Pointer[map[string]string] // name of the BGP peer by address, for show while an Apply runs
+	told     atomic.Pointer[Desired] // what was applied last, for show while an Apply runs
 
 	mu      sync.Mutex // held during Apply, Stop and restarts
 	desired Desired    // what was applied last
@@ -83,7 +83,7 @@ func (r *Routing) Apply(ctx context.Context, d Desired) error {
 		return err
 	}
 	r.desired, r.applied = d, true
-	r.names.Store(&d.peers)
+	r.told.Store(&d)
 	r.wake.Ring()
 	return nil
 }
@@ -149,9 +149,9 @@ func (r *Routing) retire(ctx context.Context, wanted []string) error {
 		}
 		// Told to forget its routers first, a daemon takes leave of its neighbours and of zebra for good;
 		// at a bare signal graceful restart would keep its routes.
-		if err := r.forget(ctx, daemon); err != nil {
+		if vrfs, err := r.forget(ctx, daemon); err != nil {
 			r.log.Warn("cannot announce the routing daemon's graceful restart", "daemon", daemon, "error", err)
-		} else if err := r.awaitWithdrawn(ctx, daemon); err != nil {
+		} else if err := r.awaitWithdrawn(ctx, daemon, vrfs); err != nil {
 			r.log.Warn("routes of the routing daemon may stay for up to two minutes", "daemon", daemon, "error", err)
 		}
 		if err := p.Stop(ctx, stopLimit); err != nil {
@@ -162,28 +162,30 @@ func (r *Routing) retire(ctx context.Context, wanted []string) error {
 	return nil
 }
 
-func (r *Routing) forget(ctx context.Context, daemon string) error {
+// forget takes a daemon's routers from it and returns the tables that they were in.
+func (r *Routing) forget(ctx context.Context, daemon string) (vrfs []string, err error) {
 	v, err := dialVTY(ctx, daemon, r.host.socket(daemon))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer v.close()
 	have, err := v.running(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var commands []string
 	for _, n := range have.sub {
-		if strings.HasPrefix(n.line, "router ") {
+		if process, _, vrf := header(n.line); process != "" {
 			commands = append(commands, "no "+n.line)
+			vrfs = append(vrfs, vrf)
 		}
 	}
 	if len(commands) == 0 {
-		return nil
+		return nil, nil
 	}
 	sent, err := v.configure(ctx, commands)
 	r.commands.Add(uint64(sent))
-	return err
+	return vrfs, err
 }
 
 // writeConf keeps the integrated configuration file for operators who use vtysh.
@@ -222,7 +224,7 @@ func (r *Routing) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
 			return nil, err
 		}
 	}
-	return effects(have, d.trees(), r.peerNames(), d.peers), nil
+	return effects(have, d.trees(), r.known(), d), nil
 }
 
 // running returns a daemon's running configuration.

@@ -47,17 +47,18 @@ type BGPCounts struct {
 
 var familyKeys = []struct{ family, key string }{{"ipv4", "ipv4Unicast"}, {"ipv6", "ipv6Unicast"}}
 
-// BGPSummary reads the sessions and counts the tables. Without BGP it returns an empty summary.
-func (r *Routing) BGPSummary(ctx context.Context) (BGPSummary, error) {
-	s, err := r.sessions(ctx)
+// BGPSummary reads the sessions of a table and counts what BGP has for it; vrf is "" for the main table, here and in
+// all that follows. Without BGP it returns an empty summary.
+func (r *Routing) BGPSummary(ctx context.Context, vrf string) (BGPSummary, error) {
+	s, err := r.sessions(ctx, vrf)
 	if err == nil {
-		s.Tables, err = r.destinations(ctx, sortedKeys(s.Tables))
+		s.Tables, err = r.destinations(ctx, vrf, sortedKeys(s.Tables))
 	}
 	return s, err
 }
 
 // sessions reads the sessions. Tables has the families only.
-func (r *Routing) sessions(ctx context.Context) (BGPSummary, error) {
+func (r *Routing) sessions(ctx context.Context, vrf string) (BGPSummary, error) {
 	var raw map[string]struct {
 		RouterID string `json:"routerId"`
 		AS       uint32 `json:"as"`
@@ -76,10 +77,10 @@ func (r *Routing) sessions(ctx context.Context) (BGPSummary, error) {
 		} `json:"peers"`
 	}
 	s := BGPSummary{Peers: []BGPPeerStatus{}, Tables: map[string]uint64{}}
-	if err := r.show(ctx, bgpd, "show bgp summary json", &raw); err != nil {
+	if err := r.show(ctx, bgpd, "show bgp"+behind(vrf)+" summary json", &raw); err != nil {
 		return s, err
 	}
-	names := r.peerNames()
+	names := r.known()
 	peers := map[string]*BGPPeerStatus{}
 	for _, f := range familyKeys {
 		table, ok := raw[f.key]
@@ -92,7 +93,7 @@ func (r *Routing) sessions(ctx context.Context) (BGPSummary, error) {
 			known := peers[address]
 			if known == nil {
 				known = &BGPPeerStatus{
-					Name: names[address], Address: address, ASN: p.RemoteAS, Description: p.Desc, State: p.State,
+					Name: names.peers[peerAt{vrf, address}], Address: address, ASN: p.RemoteAS, Description: p.Desc, State: p.State,
 					UptimeMsec: p.UptimeMsec, Established: p.Established, Dropped: p.Dropped,
 					MsgReceived: p.MsgRcvd, MsgSent: p.MsgSent, Families: map[string]BGPCounts{},
 				}
@@ -107,12 +108,12 @@ func (r *Routing) sessions(ctx context.Context) (BGPSummary, error) {
 	return s, nil
 }
 
-// peerNames returns the operator's names of the peers by address; never to be written to.
-func (r *Routing) peerNames() map[string]string {
-	if p := r.names.Load(); p != nil {
-		return *p
+// known returns what was applied last; never to be written to.
+func (r *Routing) known() Desired {
+	if d := r.told.Load(); d != nil {
+		return *d
 	}
-	return nil
+	return Desired{}
 }
 
 // BGPNeighbor is one session in detail.
@@ -132,9 +133,9 @@ type BGPNeighbor struct {
 }
 
 // neighbors reads what bgpd tells of its sessions, by address.
-func (r *Routing) neighbors(ctx context.Context) (map[string]json.RawMessage, error) {
+func (r *Routing) neighbors(ctx context.Context, vrf string) (map[string]json.RawMessage, error) {
 	var raw map[string]json.RawMessage
-	err := r.show(ctx, bgpd, "show bgp neighbors json", &raw)
+	err := r.show(ctx, bgpd, "show bgp"+behind(vrf)+" neighbors json", &raw)
 	maps.DeleteFunc(raw, func(key string, _ json.RawMessage) bool { // there are keys beside the peers
 		_, err := netip.ParseAddr(key)
 		return err != nil
@@ -143,13 +144,13 @@ func (r *Routing) neighbors(ctx context.Context) (map[string]json.RawMessage, er
 }
 
 // BGPNeighbors reads the sessions in detail.
-func (r *Routing) BGPNeighbors(ctx context.Context) ([]BGPNeighbor, error) {
+func (r *Routing) BGPNeighbors(ctx context.Context, vrf string) ([]BGPNeighbor, error) {
 	out := []BGPNeighbor{}
-	raw, err := r.neighbors(ctx)
+	raw, err := r.neighbors(ctx, vrf)
 	if err != nil {
 		return out, err
 	}
-	names := r.peerNames()
+	names := r.known()
 	for _, address := range slices.Sorted(maps.Keys(raw)) {
 		var n struct {
 			RemoteAS   uint32 `json:"remoteAs"`
@@ -173,7 +174,7 @@ func (r *Routing) BGPNeighbors(ctx context.Context) ([]BGPNeighbor, error) {
 			return out, fmt.Errorf("bgpd: show bgp neighbors: %w", err)
 		}
 		b := BGPNeighbor{
-			Name: names[address], Address: address, ASN: n.RemoteAS, Text: n.Text, Local: n.Local, RouterID: n.RouterID, State: n.State, UptimeMsec: n.UptimeMsec,
+			Name: names.peers[peerAt{vrf, address}], Address: address, ASN: n.RemoteAS, Text: n.Text, Local: n.Local, RouterID: n.RouterID, State: n.State, UptimeMsec: n.UptimeMsec,
 			HoldMsec: n.HoldMsec, LastReset: n.LastReset, BFD: n.BFD.Status, Families: map[string]BGPCounts{},
 		}
 		for _, f := range familyKeys {
@@ -209,7 +210,7 @@ type RouteNextHop struct {
 
 // Route reads the routes to a prefix, or those that an address takes; with longer also all
 // prefixes inside it.
-func (r *Routing) Route(ctx context.Context, prefix netip.Prefix, longer bool) ([]Route, error) {
+func (r *Routing) Route(ctx context.Context, vrf string, prefix netip.Prefix, longer bool) ([]Route, error) {
 	if !prefix.IsValid() {
 		return nil, fmt.Errorf("show route: expected an address or a prefix")
 	}
@@ -239,7 +240,7 @@ func (r *Routing) Route(ctx context.Context, prefix netip.Prefix, longer bool) (
 		} `json:"nexthops"`
 	}
 	out := []Route{}
-	if err := r.show(ctx, zebra, "show "+family+" route "+what+" json", &raw); err != nil {
+	if err := r.show(ctx, zebra, "show "+family+" route"+behind(vrf)+" "+what+" json", &raw); err != nil {
 		return out, err
 	}
 	for _, p := range slices.Sorted(maps.Keys(raw)) {

@@ -81,14 +81,14 @@ func originWord(s string) string {
 }
 
 // BGPPeerRoutes reads the routes that a peer has told and that policy took, or that it was told; limit 0 is all.
-func (r *Routing) BGPPeerRoutes(ctx context.Context, peer, direction string, limit int) (BGPRoutes, error) {
+func (r *Routing) BGPPeerRoutes(ctx context.Context, vrf, peer, direction string, limit int) (BGPRoutes, error) {
 	out := BGPRoutes{Direction: direction, Routes: []BGPRoute{}}
 	var err error
-	if out.Address, err = r.BGPPeer(ctx, peer); err != nil {
+	if out.Address, err = r.BGPPeer(ctx, vrf, peer); err != nil {
 		return out, err
 	}
-	out.Peer = r.peerNames()[out.Address]
-	counts, err := r.BGPNeighbors(ctx)
+	out.Peer = r.known().peers[peerAt{vrf, out.Address}]
+	counts, err := r.BGPNeighbors(ctx, vrf)
 	if err != nil {
 		return out, err
 	}
@@ -103,9 +103,9 @@ func (r *Routing) BGPPeerRoutes(ctx context.Context, peer, direction string, lim
 			}
 			if many := map[string]uint64{Received: c.Received, Advertised: c.Sent}[direction]; many > MaxPeerRoutes {
 				return out, fmt.Errorf("%s: %d %s routes are too many to list (limit %d), because bgpd would block meanwhile; show one instead: minne show bgp PREFIX",
-					r.called(out.Address), many, f.family, MaxPeerRoutes)
+					r.called(vrf, out.Address), many, f.family, MaxPeerRoutes)
 			}
-			routes, err := r.peerRoutes(ctx, out.Address, f.family, direction)
+			routes, err := r.peerRoutes(ctx, vrf, out.Address, f.family, direction)
 			if err != nil {
 				return out, err
 			}
@@ -119,8 +119,8 @@ func (r *Routing) BGPPeerRoutes(ctx context.Context, peer, direction string, lim
 	return out, nil
 }
 
-func (r *Routing) peerRoutes(ctx context.Context, address, family, direction string) ([]BGPRoute, error) {
-	command := "show bgp " + family + " unicast neighbors " + address
+func (r *Routing) peerRoutes(ctx context.Context, vrf, address, family, direction string) ([]BGPRoute, error) {
+	command := "show bgp" + behind(vrf) + " " + family + " unicast neighbors " + address
 	var out []BGPRoute
 	if direction == Advertised {
 		var raw struct {
@@ -183,7 +183,7 @@ type BGPPath struct {
 }
 
 // BGPPaths reads the paths to a prefix, or to that which an address takes.
-func (r *Routing) BGPPaths(ctx context.Context, prefix netip.Prefix) (BGPPaths, error) {
+func (r *Routing) BGPPaths(ctx context.Context, vrf string, prefix netip.Prefix) (BGPPaths, error) {
 	out := BGPPaths{Paths: []BGPPath{}}
 	family, what := "ipv4", prefix.Masked().String()
 	if prefix.Addr().Is6() {
@@ -216,13 +216,13 @@ func (r *Routing) BGPPaths(ctx context.Context, prefix netip.Prefix) (BGPPaths, 
 			} `json:"lastUpdate"`
 		} `json:"paths"`
 	}
-	if err := r.show(ctx, bgpd, "show bgp "+family+" unicast "+what+" json", &raw); err != nil {
+	if err := r.show(ctx, bgpd, "show bgp"+behind(vrf)+" "+family+" unicast "+what+" json", &raw); err != nil {
 		return out, err
 	}
 	out.Prefix = raw.Prefix
-	names := r.peerNames()
+	names := r.known()
 	for _, p := range raw.Paths {
-		path := BGPPath{BGPRoute: p.route(raw.Prefix), Peer: names[p.Peer.Address], Address: p.Peer.Address, Why: p.Best.Why, Valid: p.Valid,
+		path := BGPPath{BGPRoute: p.route(raw.Prefix), Peer: names.peers[peerAt{vrf, p.Peer.Address}], Address: p.Peer.Address, Why: p.Best.Why, Valid: p.Valid,
 			Multipath: p.Multipath, Communities: p.Community.Text, Since: p.Updated.Epoch}
 		path.Path, path.Best = p.ASPath.Text, p.Best.Overall
 		if _, err := netip.ParseAddr(path.Address); err != nil || path.Address == "0.0.0.0" || path.Address == "::" {
@@ -243,14 +243,14 @@ func (r *Routing) BGPPaths(ctx context.Context, prefix netip.Prefix) (BGPPaths, 
 }
 
 // destinations counts the prefixes of each family that BGP has paths to. bgpd walks its table for it.
-func (r *Routing) destinations(ctx context.Context, families []string) (map[string]uint64, error) {
+func (r *Routing) destinations(ctx context.Context, vrf string, families []string) (map[string]uint64, error) {
 	out := map[string]uint64{}
 	for _, f := range familyKeys {
 		if !slices.Contains(families, f.family) {
 			continue
 		}
 		var raw map[string]json.RawMessage
-		if err := r.show(ctx, bgpd, "show bgp "+f.family+" unicast statistics json", &raw); err != nil {
+		if err := r.show(ctx, bgpd, "show bgp"+behind(vrf)+" "+f.family+" unicast statistics json", &raw); err != nil {
 			return nil, err
 		}
 		n, err := totalPrefixes(raw[f.key])

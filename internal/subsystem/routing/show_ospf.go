@@ -26,12 +26,12 @@ type OSPFNeighbor struct {
 }
 
 // OSPFNeighbors reads the neighbours of both versions.
-func (r *Routing) OSPFNeighbors(ctx context.Context) ([]OSPFNeighbor, error) {
-	v2, err := r.ospf2Neighbors(ctx)
+func (r *Routing) OSPFNeighbors(ctx context.Context, vrf string) ([]OSPFNeighbor, error) {
+	v2, err := r.ospf2Neighbors(ctx, vrf)
 	if err != nil {
 		return nil, err
 	}
-	v3, err := r.ospf3Neighbors(ctx)
+	v3, err := r.ospf3Neighbors(ctx, vrf)
 	return append(v2, v3...), err
 }
 
@@ -51,7 +51,23 @@ func roleWord(s string) string {
 	return s
 }
 
-func (r *Routing) ospf2Neighbors(ctx context.Context) ([]OSPFNeighbor, error) {
+// showOSPF asks ospfd for JSON. What is of a VRF stands below its name there.
+func (r *Routing) showOSPF(ctx context.Context, vrf, what string, v any) error {
+	command := "show ip ospf" + behind(vrf) + " " + what + " json"
+	if vrf == "" {
+		return r.show(ctx, ospfd, command, v)
+	}
+	var tables map[string]json.RawMessage
+	if err := r.show(ctx, ospfd, command, &tables); err != nil || tables[vrf] == nil {
+		return err
+	}
+	if err := json.Unmarshal(tables[vrf], v); err != nil {
+		return fmt.Errorf("%s: answer to %q: %w", ospfd, command, err)
+	}
+	return nil
+}
+
+func (r *Routing) ospf2Neighbors(ctx context.Context, vrf string) ([]OSPFNeighbor, error) {
 	var raw struct {
 		Neighbors map[string][]struct {
 			State    string `json:"nbrState"`
@@ -64,7 +80,7 @@ func (r *Routing) ospf2Neighbors(ctx context.Context) ([]OSPFNeighbor, error) {
 		} `json:"neighbors"`
 	}
 	out := []OSPFNeighbor{}
-	if err := r.show(ctx, ospfd, "show ip ospf neighbor json", &raw); err != nil {
+	if err := r.showOSPF(ctx, vrf, "neighbor", &raw); err != nil {
 		return out, err
 	}
 	for _, id := range slices.Sorted(maps.Keys(raw.Neighbors)) {
@@ -86,7 +102,7 @@ func (r *Routing) ospf2Neighbors(ctx context.Context) ([]OSPFNeighbor, error) {
 	return out, nil
 }
 
-func (r *Routing) ospf3Neighbors(ctx context.Context) ([]OSPFNeighbor, error) {
+func (r *Routing) ospf3Neighbors(ctx context.Context, vrf string) ([]OSPFNeighbor, error) {
 	var raw struct {
 		Neighbors []struct {
 			ID       string `json:"neighborId"`
@@ -97,7 +113,7 @@ func (r *Routing) ospf3Neighbors(ctx context.Context) ([]OSPFNeighbor, error) {
 		} `json:"neighbors"`
 	}
 	out := []OSPFNeighbor{}
-	if err := r.show(ctx, ospf6d, "show ipv6 ospf6 neighbor json", &raw); err != nil {
+	if err := r.show(ctx, ospf6d, "show ipv6 ospf6"+behind(vrf)+" neighbor json", &raw); err != nil {
 		return out, err
 	}
 	for _, n := range raw.Neighbors {
@@ -126,16 +142,16 @@ type OSPFInterface struct {
 }
 
 // OSPFInterfaces reads the interfaces of both versions.
-func (r *Routing) OSPFInterfaces(ctx context.Context) ([]OSPFInterface, error) {
-	v2, err := r.ospf2Interfaces(ctx)
+func (r *Routing) OSPFInterfaces(ctx context.Context, vrf string) ([]OSPFInterface, error) {
+	v2, err := r.ospf2Interfaces(ctx, vrf)
 	if err != nil {
 		return nil, err
 	}
-	v3, err := r.ospf3Interfaces(ctx)
+	v3, err := r.ospf3Interfaces(ctx, vrf)
 	return append(v2, v3...), err
 }
 
-func (r *Routing) ospf2Interfaces(ctx context.Context) ([]OSPFInterface, error) {
+func (r *Routing) ospf2Interfaces(ctx context.Context, vrf string) ([]OSPFInterface, error) {
 	var raw struct {
 		Interfaces map[string]struct {
 			Enabled   bool   `json:"ospfEnabled"`
@@ -154,7 +170,7 @@ func (r *Routing) ospf2Interfaces(ctx context.Context) ([]OSPFInterface, error) 
 		} `json:"interfaces"`
 	}
 	out := []OSPFInterface{}
-	if err := r.show(ctx, ospfd, "show ip ospf interface json", &raw); err != nil {
+	if err := r.showOSPF(ctx, vrf, "interface", &raw); err != nil {
 		return out, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(raw.Interfaces)) {
@@ -170,7 +186,7 @@ func (r *Routing) ospf2Interfaces(ctx context.Context) ([]OSPFInterface, error) 
 	return out, nil
 }
 
-func (r *Routing) ospf3Interfaces(ctx context.Context) ([]OSPFInterface, error) {
+func (r *Routing) ospf3Interfaces(ctx context.Context, vrf string) ([]OSPFInterface, error) {
 	var raw map[string]struct {
 		Attached bool   `json:"attachedToArea"`
 		Type     string `json:"type"`
@@ -183,10 +199,10 @@ func (r *Routing) ospf3Interfaces(ctx context.Context) ([]OSPFInterface, error) 
 		Dead     int    `json:"timerIntervalsConfigDead"`
 	}
 	out := []OSPFInterface{}
-	if err := r.show(ctx, ospf6d, "show ipv6 ospf6 interface json", &raw); err != nil {
+	if err := r.show(ctx, ospf6d, "show ipv6 ospf6"+behind(vrf)+" interface json", &raw); err != nil {
 		return out, err
 	}
-	neighbors, err := r.ospf3Neighbors(ctx)
+	neighbors, err := r.ospf3Neighbors(ctx, vrf)
 	if err != nil {
 		return out, err
 	}
@@ -239,12 +255,12 @@ type OSPFLSA struct {
 }
 
 // OSPFDatabase reads the database of both versions.
-func (r *Routing) OSPFDatabase(ctx context.Context) ([]OSPFLSA, error) {
-	v2, err := r.ospf2Database(ctx)
+func (r *Routing) OSPFDatabase(ctx context.Context, vrf string) ([]OSPFLSA, error) {
+	v2, err := r.ospf2Database(ctx, vrf)
 	if err != nil {
 		return nil, err
 	}
-	v3, err := r.ospf3Database(ctx)
+	v3, err := r.ospf3Database(ctx, vrf)
 	return append(v2, v3...), err
 }
 
@@ -264,10 +280,10 @@ type lsa2 struct {
 	External string `json:"route"`
 }
 
-func (r *Routing) ospf2Database(ctx context.Context) ([]OSPFLSA, error) {
+func (r *Routing) ospf2Database(ctx context.Context, vrf string) ([]OSPFLSA, error) {
 	out := []OSPFLSA{}
 	var raw map[string]json.RawMessage
-	if err := r.show(ctx, ospfd, "show ip ospf database json", &raw); err != nil {
+	if err := r.showOSPF(ctx, vrf, "database", &raw); err != nil {
 		return out, err
 	}
 	scopes := map[string]map[string]json.RawMessage{}
@@ -303,7 +319,7 @@ func (r *Routing) ospf2Database(ctx context.Context) ([]OSPFLSA, error) {
 var lsaWords3 = map[string]string{"Rtr": "router", "Net": "network", "IAP": "inter-area-prefix", "IAR": "inter-area-router", "ASE": "external",
 	"Grp": "group", "NSSA": "nssa-external", "Lnk": "link", "INP": "intra-area-prefix", "GR": "grace"}
 
-func (r *Routing) ospf3Database(ctx context.Context) ([]OSPFLSA, error) {
+func (r *Routing) ospf3Database(ctx context.Context, vrf string) ([]OSPFLSA, error) {
 	type scope struct {
 		Area      string `json:"areaId"`
 		Interface string `json:"interface"`
@@ -322,7 +338,7 @@ func (r *Routing) ospf3Database(ctx context.Context) ([]OSPFLSA, error) {
 		AS    []scope `json:"asScopedLinkStateDb"`
 	}
 	out := []OSPFLSA{}
-	if err := r.show(ctx, ospf6d, "show ipv6 ospf6 database json", &raw); err != nil {
+	if err := r.show(ctx, ospf6d, "show ipv6 ospf6"+behind(vrf)+" database json", &raw); err != nil {
 		return out, err
 	}
 	for _, s := range slices.Concat(raw.Areas, raw.Links, raw.AS) {

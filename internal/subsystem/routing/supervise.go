@@ -176,7 +176,7 @@ func (r *Routing) ensure(ctx context.Context, daemon string, d Desired) error {
 		if err := r.endFresh(ctx); err != nil {
 			return err
 		}
-		stale = r.staleSeconds(ctx)
+		stale = r.staleSeconds(ctx, d)
 	case needsZebra(daemon):
 		if _, err := r.clients(ctx); err != nil {
 			return fmt.Errorf("%s waits for zebra: %w", daemon, err)
@@ -233,7 +233,7 @@ func (r *Routing) place(ctx context.Context, daemon string, d Desired) error {
 	}
 	u.fresh = false
 	if joined && !u.settled {
-		if err := r.meetZebra(ctx, daemon); err != nil {
+		if err := r.meetZebra(ctx, daemon, d); err != nil {
 			return err
 		}
 	}
@@ -245,25 +245,42 @@ func (r *Routing) place(ctx context.Context, daemon string, d Desired) error {
 // ospfd and ospf6d tell what changes from then on, and zebra would take all else out of the kernel when its
 // time to confirm is over. Another administrative distance makes them tell everything again; the adjacencies stay, a
 // route is out of the kernel for some milliseconds.
-func (r *Routing) meetZebra(ctx context.Context, daemon string) error {
+func (r *Routing) meetZebra(ctx context.Context, daemon string, d Desired) error {
 	u := r.unit(daemon)
-	router, isOSPF := map[string]string{ospfd: "router ospf", ospf6d: "router ospf6"}[daemon]
+	want := parse(d.text[daemon])
+	process, isOSPF := map[string]string{ospfd: "ospf", ospf6d: "ospf6"}[daemon]
 	switch {
 	case daemon == bgpd:
-		return r.resetEarly(ctx)
+		for _, vrf := range vrfsOf("bgp", want) {
+			if err := r.resetEarly(ctx, vrf); err != nil {
+				return err
+			}
+		}
+		return nil
 	case !isOSPF || !u.resend:
 		return nil
 	}
+	commands := tellAgain(process, want)
 	v, err := dialVTY(ctx, daemon, r.host.socket(daemon))
 	if err != nil {
 		return err
 	}
 	defer v.close()
-	if _, err := v.configure(ctx, []string{router, "distance 110", "no distance 110", "exit"}); err != nil {
+	if _, err := v.configure(ctx, commands); err != nil {
 		return err
 	}
 	u.resend = false
 	return nil
+}
+
+// tellAgain are the commands that make a daemon tell zebra all routes of all tables.
+func tellAgain(process string, running *node) (commands []string) {
+	for _, n := range running.sub {
+		if p, _, _ := header(n.line); p == process {
+			commands = append(commands, n.line, "distance 110", "no distance 110", "exit")
+		}
+	}
+	return commands
 }
 
 // awaitJoin waits until zebra has a daemon among its clients.
@@ -319,11 +336,18 @@ func (r *Routing) clients(ctx context.Context) (map[string]bool, error) {
 // staleSeconds returns how long a new zebra should keep what it finds in the kernel. The protocols need 10 s to
 // reconnect and then tell every route again; 1,000 routes/s is what a slow box under load does.
 // When bgpd does not run either, its sessions must come up first.
-func (r *Routing) staleSeconds(ctx context.Context) int {
+func (r *Routing) staleSeconds(ctx context.Context, d Desired) int {
 	const reconnect, noBGP, routesPerSecond = 60, 900, 1000
-	s, err := r.sessions(ctx)
-	if err != nil || s.ASN == 0 {
+	nodes, speaks := uint64(0), false
+	for _, vrf := range vrfsOf("bgp", parse(d.text[bgpd])) {
+		s, err := r.sessions(ctx, vrf)
+		if err != nil || s.ASN == 0 {
+			return noBGP
+		}
+		nodes, speaks = nodes+s.Nodes, true
+	}
+	if !speaks {
 		return noBGP
 	}
-	return reconnect + int(s.Nodes/routesPerSecond)
+	return reconnect + int(nodes/routesPerSecond)
 }

@@ -41,7 +41,7 @@ func parse(text string) *node {
 	for raw := range strings.Lines(text) {
 		line := strings.TrimRight(raw, " \r\n")
 		words := strings.TrimLeft(line, " ")
-		if words == "" || words[0] == '!' || words == "exit" || words == "exit-address-family" || words == "end" {
+		if words == "" || words[0] == '!' || words == "exit" || words == "exit-address-family" || words == "exit-vrf" || words == "end" {
 			continue
 		}
 		indent := len(line) - len(words)
@@ -76,12 +76,12 @@ func isContext(line string) bool {
 	return slices.ContainsFunc([]string{"router ", "interface ", "route-map ", "address-family ", "bfd", "vrf ", "key chain "}, func(p string) bool { return strings.HasPrefix(line, p) })
 }
 
-// prune drops interfaces and families without content: they exist whether or not they are written.
+// prune drops interfaces, VRFs and families without content: they exist whether or not they are written.
 func (n *node) prune() {
 	kept := n.sub[:0]
 	for _, c := range n.sub {
 		c.prune()
-		implied := strings.HasPrefix(c.line, "interface ") || strings.HasPrefix(c.line, "address-family ") || c.line == "bfd"
+		implied := strings.HasPrefix(c.line, "interface ") || strings.HasPrefix(c.line, "address-family ") || strings.HasPrefix(c.line, "vrf ") || c.line == "bfd"
 		if implied && len(c.sub) == 0 {
 			continue
 		}

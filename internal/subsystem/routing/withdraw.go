@@ -22,15 +22,15 @@ const (
 	withdrawStill = 3 * time.Second // without any progress: what is left is not this daemon's to withdraw
 )
 
-// awaitWithdrawn waits until zebra has no routes of a daemon that was told to forget its routers.
-func (r *Routing) awaitWithdrawn(ctx context.Context, daemon string) error {
+// awaitWithdrawn waits until zebra has no routes of a daemon that was told to forget its routers, in any of these tables.
+func (r *Routing) awaitWithdrawn(ctx context.Context, daemon string, vrfs []string) error {
 	types := zebraTypes[daemon]
 	if types == nil {
 		return nil
 	}
 	least, at := -1, time.Now()
 	for {
-		n, err := r.routesOf(ctx, types)
+		n, err := r.routesOf(ctx, types, vrfs)
 		if err != nil || n == 0 {
 			return err
 		}
@@ -49,8 +49,12 @@ func (r *Routing) awaitWithdrawn(ctx context.Context, daemon string) error {
 }
 
 // routesOf counts zebra's routes of some types, of both families; 0 without zebra.
-func (r *Routing) routesOf(ctx context.Context, types []string) (n int, err error) {
-	for _, command := range []string{"show ip route summary json", "show ipv6 route summary json"} {
+func (r *Routing) routesOf(ctx context.Context, types, vrfs []string) (n int, err error) {
+	var commands []string
+	for _, vrf := range vrfs {
+		commands = append(commands, "show ip route"+behind(vrf)+" summary json", "show ipv6 route"+behind(vrf)+" summary json")
+	}
+	for _, command := range commands {
 		var summary struct {
 			Routes []struct {
 				Type string `json:"type"`

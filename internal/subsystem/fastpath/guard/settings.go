@@ -96,8 +96,11 @@ func peers(cfg *config.Config) []Peer {
 			add(via.Address, via.Interface, false)
 		}
 	}
-	if cfg.Routing.BGP != nil {
-		for _, p := range cfg.Routing.BGP.Peers {
+	for _, protocols := range cfg.Protocols() {
+		if protocols.BGP == nil {
+			continue
+		}
+		for _, p := range protocols.BGP.Peers {
 			if p != nil && !p.Disabled {
 				add(p.Address, p.Interface, true)
 			}

@@ -70,8 +70,11 @@ func renderLeasing(cfg *config.Config, name string, in map[string]string) (l Lea
 			}
 		}
 	}
-	if cfg.Routing.BGP != nil && l.VRF == "" {
-		for _, p := range cfg.Routing.BGP.Announce {
+	for _, protocols := range cfg.Protocols() {
+		if protocols.BGP == nil || protocols.VRF != l.VRF {
+			continue
+		}
+		for _, p := range protocols.BGP.Announce {
 			l.Own = append(l.Own, Network{p.Prefix, "the announced prefix " + p.String()})
 		}
 	}

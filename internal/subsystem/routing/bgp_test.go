@@ -379,6 +379,14 @@ func TestBGPSurvivesCrashes(t *testing.T) {
 		clients, err := v.command(context.Background(), "show zebra client summary")
 		return contains(fmt.Sprint(clients, err), "bgp")
 	})
+	// What zebra found in the kernel has the kernel's metric. Routes that are not told again go when its time to confirm is over.
+	l.eventually("bgpd tells all routes again", func() (said string) {
+		for _, p := range []string{"4.4.0.0/16", "1.2.0.0/16", "2a01:1::/32", "::/0"} {
+			routes, err := l.router.Route(context.Background(), "", prefix(p).Prefix, false)
+			said += contains(fmt.Sprintf("%+v %v", routes, err), "Protocol:bgp", "Metric:0")
+		}
+		return said
+	})
 	birdA("disable", "s4") // zebra and bgpd are one again when a withdrawal reaches the kernel
 	l.eventually("withdrawal reaches the kernel", func() string { return lacks(l.routes("-4"), "4.4.0.0/16") })
 	birdA("enable", "s4")

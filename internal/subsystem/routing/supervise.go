@@ -241,10 +241,10 @@ func (r *Routing) place(ctx context.Context, daemon string, d Desired) error {
 	return nil
 }
 
-// meetZebra does what a daemon that has found its zebra does not do by itself. bgpd tells a new zebra all its routes;
-// ospfd and ospf6d tell what changes from then on, and zebra would take all else out of the kernel when its
-// time to confirm is over. Another administrative distance makes them tell everything again; the adjacencies stay, a
-// route is out of the kernel for some milliseconds.
+// meetZebra does what a daemon that has found its zebra does not do by itself. bgpd, ospfd and ospf6d tell a new zebra what
+// changes from then on, and zebra would take all else out of the kernel when its time to confirm is over. Another
+// administrative distance makes them tell everything again. Sessions and adjacencies stay; a route of OSPF is out of the
+// kernel for some milliseconds.
 func (r *Routing) meetZebra(ctx context.Context, daemon string, d Desired) error {
 	u := r.unit(daemon)
 	want := parse(d.text[daemon])
@@ -256,8 +256,11 @@ func (r *Routing) meetZebra(ctx context.Context, daemon string, d Desired) error
 				return err
 			}
 		}
+		process = "bgp"
+	case !isOSPF:
 		return nil
-	case !isOSPF || !u.resend:
+	}
+	if !u.resend {
 		return nil
 	}
 	commands := tellAgain(process, want)
@@ -276,7 +279,15 @@ func (r *Routing) meetZebra(ctx context.Context, daemon string, d Desired) error
 // tellAgain are the commands that make a daemon tell zebra all routes of all tables.
 func tellAgain(process string, running *node) (commands []string) {
 	for _, n := range running.sub {
-		if p, _, _ := header(n.line); p == process {
+		switch p, _, _ := header(n.line); {
+		case p != process:
+		case p == "bgp":
+			commands = append(commands, n.line)
+			for _, f := range bgpFamilies {
+				commands = append(commands, f.header, "distance bgp 20 200 200", "no distance bgp", "exit-address-family")
+			}
+			commands = append(commands, "exit")
+		default:
 			commands = append(commands, n.line, "distance 110", "no distance 110", "exit")
 		}
 	}

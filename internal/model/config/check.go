@@ -217,16 +217,6 @@ func (c *checker) connected(a netip.Addr) (network, bool) {
 	return network{}, false
 }
 
-// owner returns the interface that has an address, of the main table if there is one.
-func (c *checker) owner(a netip.Addr) (string, bool) {
-	for _, vrf := range c.tables {
-		if iface, ok := c.owners[place{vrf, a}]; ok {
-			return iface, true
-		}
-	}
-	return "", false
-}
-
 // edge says whether an address is the first or the last of its network, which
 // no host of an IPv4 network shorter than /31 may have (RFC 3021), or "".
 func edge(p netip.Prefix) string {

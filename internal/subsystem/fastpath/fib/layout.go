@@ -133,20 +133,8 @@ func (l Layout) newTable(family int, region []byte, o Options) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &table{
-		img:      img,
-		root:     newNode(0, 0, l.rootBits, 0, nil),
-		wordBits: 32,
-		stages:   stages4,
-		hopBits:  hopBits4,
-		leafMax:  leafMax4,
-		sparse:   sparse4,
-		direct24: l.structure == Direct24 && family == 4,
-	}
-	if family == 6 {
-		t.wordBits, t.stages, t.hopBits, t.leafMax, t.sparse = 64, stages6, hopBits6, leafMax6, sparse6
-		t.halves = map[uint64]*half{}
-	}
+	t := newRoutes(family, l.rootBits, img, nil)
+	t.direct24 = l.structure == Direct24 && family == 4
 	first := uint32(1)<<l.rootBits/unitWords + 1 // the root, then the default route
 	if t.direct24 {
 		first = direct24FirstBlock
@@ -156,6 +144,25 @@ func (l Layout) newTable(family int, region []byte, o Options) (*table, error) {
 	}
 	t.mem = newMemory(first, uint32(l.words)/unitWords, o.Grace)
 	return t, nil
+}
+
+// newRoutes is a table without routes, whose root begins the image.
+func newRoutes(family int, rootBits uint8, img image, mem *memory) *table {
+	t := &table{
+		img:      img,
+		mem:      mem,
+		root:     newNode(0, 0, rootBits, 0, nil),
+		wordBits: 32,
+		stages:   stages4,
+		hopBits:  hopBits4,
+		leafMax:  leafMax4,
+		sparse:   sparse4,
+	}
+	if family == 6 {
+		t.wordBits, t.stages, t.hopBits, t.leafMax, t.sparse = 64, stages6, hopBits6, leafMax6, sparse6
+		t.halves = map[uint64]*half{}
+	}
+	return t
 }
 
 // Direct stages below a root (FIB4_STAGES and FIB6_STAGES of bpf/fib.h), and when a block becomes

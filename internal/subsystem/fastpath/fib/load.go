@@ -24,6 +24,7 @@ type load struct {
 
 func (t *table) newLoad() *load {
 	l := &load{root: newNode(0, 0, t.root.stride, 0, nil)}
+	l.root.word = t.root.word
 	if t.halves != nil {
 		l.halves = map[uint64]*half{}
 	}

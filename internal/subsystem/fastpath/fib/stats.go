@@ -7,6 +7,7 @@ type Stats struct {
 	Routes     int // main and local
 	ImageBytes int // size of the image
 	UsedBytes  int // of it in use: root, direct stages and leaves
+	TableBytes int // of that this table's, where several share an image; not with DIR-24-8
 	FreeBytes  int // free at once
 	// RetiredBytes wait for lookups under way to end.
 	RetiredBytes int
@@ -46,6 +47,7 @@ func (t *table) stats() Stats {
 
 func (t *table) addStage(s *Stats, n *node, depth int) {
 	s.Depth = max(s.Depth, depth)
+	s.TableBytes += 4 << n.stride
 	for i := range n.blocks {
 		if next := n.blocks[i].next; next != nil {
 			s.Stages++
@@ -57,7 +59,8 @@ func (t *table) addStage(s *Stats, n *node, depth int) {
 }
 
 func (s *Stats) addLeaf(desc uint32) {
-	if _, ok := leafSpan(desc); ok {
+	if leaf, ok := leafSpan(desc); ok {
+		s.TableBytes += int(leaf.units) * unitWords * 4
 		s.Leaves++
 		s.Ranges += entries(desc)
 	}

@@ -209,7 +209,7 @@ func (t *table) fallbackWord() uint32 {
 	if t.direct24 {
 		return direct24Default
 	}
-	return uint32(len(t.root.blocks))
+	return t.root.word + uint32(len(t.root.blocks))
 }
 
 // fallbackValue is what stands there.

@@ -104,7 +104,7 @@ func (f *Table4) lookup(dst uint32) uint16 {
 		return img.lookup24(dst)
 	}
 	root := f.t.root.stride
-	desc, key := img.walk(img.load(dst>>(32-root)), uint64(dst)<<32<<root)
+	desc, key := img.walk(img.load(f.t.root.word+dst>>(32-root)), uint64(dst)<<32<<root)
 	hop, found := img.hop(desc, key, f.t.hopBits)
 	if !found {
 		hop = img.load(f.t.fallbackWord())

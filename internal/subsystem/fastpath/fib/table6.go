@@ -116,7 +116,7 @@ func (f *Table6) Lookup(a netip.Addr) uint16 {
 	hi, lo := halves6(a)
 	img := f.t.img
 	root := f.t.root.stride
-	desc, key := img.walk(img.load(uint32(hi>>(64-root))), hi<<root)
+	desc, key := img.walk(img.load(f.t.root.word+uint32(hi>>(64-root))), hi<<root)
 	if kindOf(desc) == kindDeep {
 		if desc, key = img.walk(img.findDeep(desc, key), lo); kindOf(desc) == kindDeep {
 			desc = img.findDeep(desc, key)

@@ -37,7 +37,7 @@ struct flow_secret {
 struct flow_key {
 	__u64 src[2];
 	__u64 dst[2];
-	__u64 rest; // source port | destination port << 16 | zone << 32 | protocol << 48 | family << 56
+	__u64 rest; // source port | destination port << 16 | zone << 32 | protocol << 48 | family << 56; the zone is conntrack's
 };
 
 #define FLOW_REST(sport, dport, zone, protocol, family)                               \

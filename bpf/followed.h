@@ -35,7 +35,7 @@ struct {
 #define FOLLOWED_TICKS 3     // for which a confirmation holds, at least
 #define FOLLOWED_INTERVAL 1000000000ULL // ns
 
-#define FOLLOWED_ECHO_REPLY 1 // in the place of the key's zone: an echo's reply. flow.EchoReply
+#define FOLLOWED_ECHO_REPLY 0x80 // beside the family: an echo's reply; two hosts may ask each other with the same id. flow.echoReply
 
 static __noinline int followed_ask(const struct flow_key *key)
 {
@@ -68,7 +68,7 @@ static __always_inline int followed_key(struct flow_key *key, __u16 sequence, __
 	case IPPROTO_ICMPV6:
 		if ((protocol == IPPROTO_ICMP) != (family == 4) || (kind != echo && kind != reply) || policy & POLICY_ICMP)
 			return 0;
-		key->rest = FLOW_REST(sequence, sequence, kind == reply ? FOLLOWED_ECHO_REPLY : 0, protocol, family);
+		key->rest = FLOW_REST(sequence, sequence, key->rest >> 32, protocol, family | (kind == reply ? FOLLOWED_ECHO_REPLY : 0));
 		return 1;
 	case IPPROTO_GRE:
 		return sequence;

@@ -32,12 +32,12 @@ func (a *agreeable) Carriable(ctx context.Context, k flow.Key) ([2]flow.Key, boo
 		case <-ctx.Done():
 		}
 	}
-	if k.Zone == flow.EchoReply {
+	if k.EchoReply {
 		return [2]flow.Key{k.Reply(0), k}, !no, nil
 	}
 	reply := k.Reply(0)
 	if k.Protocol == packet.ProtoICMP || k.Protocol == packet.ProtoICMPv6 {
-		reply.Zone = flow.EchoReply
+		reply.EchoReply = true
 	}
 	return [2]flow.Key{k, reply}, !no, nil
 }

@@ -39,7 +39,7 @@ func (a *Asker) Close() {
 
 // Carriable returns the keys of both directions of the connection whose packets have a key, in either of them; ok when it
 // is established both ways and nothing but addresses and ids changes in its packets. Protocols are all but those that have
-// ports; of ICMP it is echo, whose replies' key has flow.EchoReply for its zone.
+// ports; of ICMP it is echo.
 func (a *Asker) Carriable(ctx context.Context, k flow.Key) (keys [2]flow.Key, ok bool, err error) {
 	if a.s == nil {
 		if a.s, err = nlmsg.Dial(unix.NETLINK_NETFILTER); err != nil {
@@ -61,7 +61,7 @@ func (a *Asker) Carriable(ctx context.Context, k flow.Key) (keys [2]flow.Key, ok
 		return keys, false, fmt.Errorf("ask the kernel for a connection: %w", err)
 	}
 	if isEcho(k.Protocol) {
-		c.Key[1].Zone = flow.EchoReply
+		c.Key[1].EchoReply = true
 	}
 	ok = found && c.status&seenReply != 0 && c.status&(seqAdjust|template|untracked|helper|offload) == 0 &&
 		(k == c.Key[0] || k == c.Key[1])
@@ -93,11 +93,15 @@ func askFor(k flow.Key) []byte {
 	}
 	tuple := nlmsg.AppendAttr(nil, nl.CTA_TUPLE_IP|unix.NLA_F_NESTED, addresses)
 	tuple = nlmsg.AppendAttr(tuple, nl.CTA_TUPLE_PROTO|unix.NLA_F_NESTED, proto)
-	return nlmsg.AppendAttr(body, nl.CTA_TUPLE_ORIG|unix.NLA_F_NESTED, tuple)
+	body = nlmsg.AppendAttr(body, nl.CTA_TUPLE_ORIG|unix.NLA_F_NESTED, tuple)
+	if k.Zone != 0 { // without it, the zone is 0
+		body = nlmsg.AppendAttr(body, nl.CTA_ZONE, binary.BigEndian.AppendUint16(nil, k.Zone))
+	}
+	return body
 }
 
 func echoType(k flow.Key, request, reply byte) byte {
-	if k.Zone == flow.EchoReply {
+	if k.EchoReply {
 		return reply
 	}
 	return request

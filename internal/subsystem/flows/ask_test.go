@@ -18,6 +18,7 @@ import (
 func tell(t *testing.T, original, reply flow.Key, status uint32) {
 	t.Helper()
 	body := askFor(original)
+	reply.Zone = 0 // which stands once in a message
 	as := askFor(reply)[len(generic):]
 	binary.NativeEndian.PutUint16(as[2:], nl.CTA_TUPLE_REPLY|unix.NLA_F_NESTED)
 	body = append(body, as...)
@@ -42,7 +43,7 @@ func TestCarriable(t *testing.T) {
 	reply := func(k flow.Key) flow.Key {
 		k = k.Reply(0)
 		if k.Protocol != unix.IPPROTO_GRE {
-			k.Zone = flow.EchoReply
+			k.EchoReply = true
 		}
 		return k
 	}
@@ -54,6 +55,12 @@ func TestCarriable(t *testing.T) {
 	tell(t, unanswered, reply(unanswered), 0)
 	tell(t, six, reply(six), seenReply)
 	tell(t, gre, reply(gre), seenReply)
+	in := func(k flow.Key, zone uint16) flow.Key {
+		k.Zone = zone
+		return k
+	}
+	tell(t, in(four, 100), in(reply(four), 100), seenReply)
+	tell(t, in(six, 101), in(reply(six), 101), 0)
 	var a Asker
 	defer a.Close()
 	for _, c := range []struct {
@@ -69,6 +76,10 @@ func TestCarriable(t *testing.T) {
 		{"an echo of the other side with the same id", six.Reply(0), [2]flow.Key{}},
 		{"echo without an answer", unanswered, [2]flow.Key{}},
 		{"another id", key("192.0.2.1", "192.0.2.2", 9, unix.IPPROTO_ICMP), [2]flow.Key{}},
+		{"the same in a VRF", in(four, 100), [2]flow.Key{in(four, 100), in(reply(four), 100)}},
+		{"its reply there", in(reply(four), 100), [2]flow.Key{in(four, 100), in(reply(four), 100)}},
+		{"one without an answer there", in(six, 101), [2]flow.Key{}},
+		{"one of another VRF", in(four, 101), [2]flow.Key{}},
 		{"GRE", gre, [2]flow.Key{gre, reply(gre)}},
 		{"ESP", key("192.0.2.1", "192.0.2.2", 0, unix.IPPROTO_ESP), [2]flow.Key{}},
 	} {

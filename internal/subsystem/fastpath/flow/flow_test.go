@@ -48,13 +48,18 @@ func TestSizeFitsTheMemory(t *testing.T) {
 
 func TestKeysKeepWhatTheySay(t *testing.T) {
 	for _, k := range []Key{
-		{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.255"), 1, 65535, 7, 6},
-		{netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("::ffff:192.0.2.1"), 258, 3, 65535, 255},
-		{netip.MustParseAddr("::"), netip.MustParseAddr("::1"), 0, 0, 0, 0},
+		{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.255"), 1, 65535, 7, 6, false},
+		{netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("::ffff:192.0.2.1"), 258, 3, 65535, 255, false},
+		{netip.MustParseAddr("::"), netip.MustParseAddr("::1"), 0, 0, 0, 0, false},
 	} {
 		raw := k.raw()
 		if got := raw.key(); got != k {
 			t.Errorf("%v became %v", k, got)
+		}
+		echo := k
+		echo.EchoReply = true
+		if raw := echo.raw(); raw.key() != echo {
+			t.Errorf("the reply to an echo %v became %v", echo, raw.key())
 		}
 		reply := k.Reply(3)
 		if back := reply.Reply(k.Zone); back != k || reply.SourcePort != k.DestinationPort || reply.Zone != 3 {

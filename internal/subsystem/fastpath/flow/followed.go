@@ -11,10 +11,6 @@ import (
 // Flows that user space makes and confirms: those of ICMP echo and of protocols without ports, about which the
 // program can't ask conntrack (bpf/followed.h).
 
-// EchoReply stands in the place of the zone of an echo's replies: two hosts may ask each other with the
-// same id at the same time.
-const EchoReply = 1
-
 // newBytes is struct flow_new of bpf/flow_write.h.
 const newBytes = 88
 

@@ -15,19 +15,24 @@ type Key struct {
 	// Ports, 0 for protocols without. The id of an ICMP echo stands in both, in both directions.
 	SourcePort      uint16 `json:"source_port,omitempty"`
 	DestinationPort uint16 `json:"destination_port,omitempty"`
-	Zone            uint16 `json:"zone"` // of the interface by which they come in
+	Zone            uint16 `json:"zone"` // of conntrack: the number of a VRF's table, 0 for the main table
 	Protocol        uint8  `json:"protocol"`
+	// EchoReply says that the packets are an echo's replies: two hosts may ask each other with the same id at the same time.
+	EchoReply bool `json:"echo_reply,omitempty"`
 }
 
-// Reply is the key of packets that answer k by way of the given zone, when nothing is translated.
+// Reply is the key of packets that answer k in the given zone, when nothing is translated and it is no echo.
 func (k Key) Reply(zone uint16) Key {
-	return Key{k.Destination, k.Source, k.DestinationPort, k.SourcePort, zone, k.Protocol}
+	return Key{Source: k.Destination, Destination: k.Source, SourcePort: k.DestinationPort, DestinationPort: k.SourcePort, Zone: zone, Protocol: k.Protocol}
 }
 
 func (k Key) String() string {
 	return fmt.Sprintf("%d %v > %v zone %d", k.Protocol,
 		netip.AddrPortFrom(k.Source, k.SourcePort), netip.AddrPortFrom(k.Destination, k.DestinationPort), k.Zone)
 }
+
+// echoReply stands beside the family in the key of an echo's replies (FOLLOWED_ECHO_REPLY).
+const echoReply = 0x80
 
 // rawKey is struct flow_key of bpf/flow_hash.h: source, destination, the rest.
 type rawKey [5]uint64
@@ -65,6 +70,9 @@ func (k Key) raw() (r rawKey) {
 	if k.Source.Is4() {
 		family = 4
 	}
+	if k.EchoReply {
+		family |= echoReply
+	}
 	r[0], r[1] = rawAddr(k.Source)
 	r[2], r[3] = rawAddr(k.Destination)
 	r[4] = uint64(wire16(k.SourcePort)) | uint64(wire16(k.DestinationPort))<<16 |
@@ -82,10 +90,10 @@ func KeyOfWords(words [5]uint64) Key {
 }
 
 func (r *rawKey) key() Key {
-	family := r[4] >> 56
+	family := r[4] >> 56 &^ echoReply
 	return Key{
 		Source: addrOf(r[0], r[1], family), Destination: addrOf(r[2], r[3], family),
 		SourcePort: wire16(uint16(r[4])), DestinationPort: wire16(uint16(r[4] >> 16)),
-		Zone: uint16(r[4] >> 32), Protocol: uint8(r[4] >> 48),
+		Zone: uint16(r[4] >> 32), Protocol: uint8(r[4] >> 48), EchoReply: r[4]>>56&echoReply != 0,
 	}
 }

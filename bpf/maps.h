@@ -103,7 +103,7 @@ struct {
 	__type(value, __u32); // ifindex of the VLAN interface
 } vlans SEC(".maps");
 
-// Own IPv4 addresses: a bit per value of own_bit(). A set bit says "perhaps", the
+// Own IPv4 addresses, and broadcast addresses: a bit per value of own_bit(). A set bit says "perhaps", the
 // FIB then says for sure. mmap.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -78,6 +78,8 @@ static __always_inline enum reason check_source4(struct packet *p)
 	hop = next_hop(route4(src));
 	if (HOP_KIND(hop) == HOP_STOP && HOP_REASON(hop) == REASON_LOCAL)
 		return REASON_OWN_SOURCE;
+	if (HOP_KIND(hop) == HOP_STOP && HOP_REASON(hop) == REASON_BROADCAST)
+		return REASON_SOURCE_CHECK; // the kernel looks at it where there are rules or a check
 	if (!(flags & (IF_STRICT4 | IF_LOOSE4)))
 		return REASON_NONE;
 	if (HOP_KIND(hop) == HOP_STOP)

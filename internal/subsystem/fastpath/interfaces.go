@@ -309,14 +309,20 @@ func ownBit(a netip.Addr) (word int, bit uint64) {
 	return int(v >> 6), 1 << (v & 63)
 }
 
-// renderOwn writes the filter of own addresses.
+// renderOwn writes the filter of own addresses, and of broadcast addresses on connected networks.
 func (t *tables) renderOwn() {
 	filter := map[int]uint64{}
-	for a := range t.addresses {
-		if addr := a.address.Addr().Unmap(); addr.Is4() {
-			word, bit := ownBit(addr)
+	add := func(a netip.Addr) {
+		if a.Is4() {
+			word, bit := ownBit(a)
 			filter[word] |= bit
 		}
+	}
+	for a := range t.addresses {
+		add(a.address.Addr().Unmap())
+	}
+	for b := range t.broadcast {
+		add(b.address)
 	}
 	for i := range 1024 {
 		t.prog.own4.store(i, filter[i])

@@ -101,6 +101,22 @@ func TestTableDefault(t *testing.T) {
 	eventually(t, "a source without a route, again", spoofed)
 }
 
+// TestBroadcastSources: once there has been a rule of one's own, the kernel looks at every source, and drops broadcast addresses.
+func TestBroadcastSources(t *testing.T) {
+	b := newBench(t)
+	ip(t, "rule", "add", "pref", "32765", "table", "local")
+	ip(t, "rule", "del", "pref", "32765")
+	all := b.ways()
+	b.settled(all, "", Forwarded)
+	stranger := *all[0]
+	stranger.frame = source4(stranger.frame, "192.0.2.255")
+	b.expect(stranger.frame, b.in, Reason(routerReasonREASON_SOURCE_CHECK))
+	dropped(t, &stranger)
+	stranger.frame = source4(stranger.frame, "192.0.2.254")
+	b.expect(stranger.frame, b.in, Forwarded)
+	passes(t, &stranger)
+}
+
 // settled is holds for a change that must not be seen: a route that is made behind it has been.
 func (b *bench) settled(all []*wayOf, ways string, want Reason) {
 	b.t.Helper()

@@ -27,6 +27,7 @@ type tables struct {
 
 	links     map[int]*device
 	addresses map[ownAddress]uint8    // rounds
+	broadcast map[ownBroadcast]uint8  // IPv4 broadcast addresses, by table; rounds
 	rules     map[rib.Rule]uint8      // with their rounds
 	ruled     map[uint8]bool          // families of which rules were told: no rules then means that nothing is routed
 	fallback  map[fallbackRoute]uint8 // routes of table default, with their rounds
@@ -62,6 +63,11 @@ type ownAddress struct {
 	ifindex int
 }
 
+type ownBroadcast struct {
+	address netip.Addr
+	table   uint32
+}
+
 // updateTimes is how long changes took.
 type updateTimes struct {
 	begun   time.Time
@@ -76,7 +82,7 @@ type updateTimes struct {
 func newTables(log *slog.Logger, prog *program, read settingsReader) *tables {
 	t := &tables{
 		log: log, prog: prog, read: read,
-		links: map[int]*device{}, addresses: map[ownAddress]uint8{}, rules: map[rib.Rule]uint8{}, ruled: map[uint8]bool{},
+		links: map[int]*device{}, addresses: map[ownAddress]uint8{}, broadcast: map[ownBroadcast]uint8{}, rules: map[rib.Rule]uint8{}, ruled: map[uint8]bool{},
 		fallback: map[fallbackRoute]uint8{},
 		v4:       newFamily(4, makeKey4, key4.prefix),
 		v6:       newFamily(6, makeKey6, key6.prefix),
@@ -116,6 +122,11 @@ func (t *tables) End() {
 	for a, round := range t.addresses {
 		if round != t.round {
 			delete(t.addresses, a)
+		}
+	}
+	for b, round := range t.broadcast {
+		if round != t.round {
+			delete(t.broadcast, b)
 		}
 	}
 	for k, round := range t.rules {
@@ -256,6 +267,20 @@ func (t *tables) Addresses(addresses []rib.LinkAddress) {
 	}
 }
 
+// changeBroadcast takes a broadcast address in or out. As a source it is none that the kernel forwards once there are rules or a
+// source check.
+func (t *tables) changeBroadcast(c *rib.RouteChange) {
+	b := ownBroadcast{c.Route.Prefix.Addr(), c.Route.Table}
+	if c.Deleted {
+		delete(t.broadcast, b)
+	} else {
+		t.broadcast[b] = t.round
+	}
+	if !t.telling {
+		t.renderOwn()
+	}
+}
+
 // Rules takes in policy-routing rules (rules.go).
 func (t *tables) Rules(rules []rib.Rule) {
 	for _, r := range rules {
@@ -304,6 +329,9 @@ func (t *tables) Routes(changes []rib.RouteChange) {
 		c := &changes[i]
 		if c.Route.Table == rib.TableDefault {
 			t.changeFallback(c)
+		}
+		if c.Route.Type == rib.Broadcast {
+			t.changeBroadcast(c)
 		}
 		if c.Route.Table != rib.TableMain && c.Route.Table != rib.TableLocal {
 			continue // reached by policy rules only: the kernel's

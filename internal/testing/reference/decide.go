@@ -163,17 +163,18 @@ func hidesPorts(next uint8) bool {
 }
 
 // checkSource4 is the source check of IPv4: the router's own addresses come from
-// nowhere else (RFC 1812 5.3.8), others are checked if the port says so. The
-// broadcast address of a connected network is a unicast source to Linux' check.
+// nowhere else (RFC 1812 5.3.8), others are checked if the port says so. What Linux
+// makes of a broadcast address of a connected network hangs on whether there ever
+// was a rule of policy routing: it is asked.
 func (r *Router) checkSource4(in *Port, src netip.Addr) []Verdict {
 	if r.own[src] {
 		return punt(OwnSource)
 	}
-	if in.SourceCheck == SourceAny {
-		return nil
-	}
 	if route, ok := r.v4.lookup(src); ok && route.Type == rib.Broadcast {
 		return punt(SourceCheckFailed)
+	}
+	if in.SourceCheck == SourceAny {
+		return nil
 	}
 	if !r.sourceAllowed(in, &r.v4, src) {
 		return drop(Spoofed)

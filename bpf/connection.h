@@ -49,19 +49,21 @@ enum known {
 // The family is a constant everywhere here: the verifier knows the header's length by it.
 static __always_inline void write_key(const struct packet *p, struct flow_key *key, __u32 ipv6)
 {
+	__u32 zone = vrf_zone(p->vrf);
+
 	if (!ipv6) {
 		struct iphdr *ip = p->ip;
 
 		key->src[0] = key->dst[0] = 0;
 		key->src[1] = ip->saddr;
 		key->dst[1] = ip->daddr;
-		key->rest = FLOW_REST(p->transport.sport, p->transport.dport, 0, p->transport.protocol, 4);
+		key->rest = FLOW_REST(p->transport.sport, p->transport.dport, zone, p->transport.protocol, 4);
 	} else {
 		struct ipv6hdr *ip = p->ip;
 
 		__builtin_memcpy(key->src, &ip->saddr, sizeof(key->src));
 		__builtin_memcpy(key->dst, &ip->daddr, sizeof(key->dst));
-		key->rest = FLOW_REST(p->transport.sport, p->transport.dport, 0, p->transport.protocol, 6);
+		key->rest = FLOW_REST(p->transport.sport, p->transport.dport, zone, p->transport.protocol, 6);
 	}
 }
 
@@ -115,8 +117,8 @@ static __always_inline int is_plain(const struct flow_new *n)
 // learn asks conntrack about a packet's connection and makes a flow of it if it is ready.
 static __noinline int learn(struct xdp_md *ctx, struct connection *c)
 {
-	__u32 protocol = c->key.rest >> 48 & 0xff, family = c->key.rest >> 56;
-	struct nf_conn *ct = conntrack_find(ctx, &c->key);
+	__u32 protocol = c->key.rest >> 48 & 0xff, family = c->key.rest >> 56, zone = c->key.rest >> 32 & 0xffff;
+	struct nf_conn *ct = conntrack_find(ctx, &c->key, NULL);
 	struct flow_new *n = &c->new;
 	int ready, otherwise;
 
@@ -125,8 +127,8 @@ static __noinline int learn(struct xdp_md *ctx, struct connection *c)
 	ready = is_ready(ct, protocol);
 	otherwise = ct->status & IPS_NAT ? CONNECTION_TRANSLATED : CONNECTION_PLAIN;
 	if (ready) {
-		READ_SIDE(n->original, ct, 0, family, protocol);
-		READ_SIDE(n->reply, ct, 1, family, protocol);
+		READ_SIDE(n->original, ct, 0, family, protocol, zone);
+		READ_SIDE(n->reply, ct, 1, family, protocol, zone);
 		n->egress = masqueraded_on(ct);
 	}
 	bpf_ct_release(ct);

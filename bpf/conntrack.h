@@ -73,17 +73,22 @@ enum nf_ct_ext_id {
 	NF_CT_EXT_NAT,
 };
 
-// struct bpf_ct_opts, as far as all kernels know it.
-struct bpf_ct_opts___short {
+// struct bpf_ct_opts, of which kernels before 6.11 know three words only, and no zones.
+struct bpf_ct_opts___zoned {
 	__s32 netns_id;
 	__s32 error;
 	__u8 l4proto;
 	__u8 dir;
-	__u8 reserved[2];
+	__u16 ct_zone_id;
+	__u8 ct_zone_dir; // 0 for both
+	__u8 reserved[3];
 };
 
+#define UNZONED_SIZE 12
+#define ENOENT 2
+
 extern struct nf_conn *bpf_xdp_ct_lookup(struct xdp_md *ctx, struct bpf_sock_tuple *tuple, __u32 tuple__sz,
-					 struct bpf_ct_opts___short *opts, __u32 opts__sz) __ksym;
+					 struct bpf_ct_opts___zoned *opts, __u32 opts__sz) __ksym;
 extern void bpf_ct_release(struct nf_conn *ct) __ksym;
 extern int bpf_ct_change_timeout(struct nf_conn *ct, __u32 timeout) __ksym;
 
@@ -98,23 +103,31 @@ extern int bpf_ct_change_timeout(struct nf_conn *ct, __u32 timeout) __ksym;
 
 #define TCP_CONNTRACK_ESTABLISHED 3
 
-static __noinline struct nf_conn *conntrack_find(struct xdp_md *ctx, const struct flow_key *key)
+// The connection of a key, in the key's zone. Where there is none, error, which may be NULL, says why: ENOENT, or the kernel
+// can't say.
+static __noinline struct nf_conn *conntrack_find(struct xdp_md *ctx, const struct flow_key *key, __s32 *error)
 {
-	struct bpf_ct_opts___short opts = { .netns_id = -1, .l4proto = key->rest >> 48 & 0xff };
+	struct bpf_ct_opts___zoned opts = { .netns_id = -1, .l4proto = key->rest >> 48 & 0xff, .ct_zone_id = key->rest >> 32 };
+	__u32 size = opts.ct_zone_id ? sizeof(opts) : UNZONED_SIZE;
 	struct bpf_sock_tuple t = {};
+	struct nf_conn *ct;
 
 	if (key->rest >> 56 == 4) {
 		t.ipv4.saddr = key->src[1];
 		t.ipv4.daddr = key->dst[1];
 		t.ipv4.sport = key->rest;
 		t.ipv4.dport = key->rest >> 16;
-		return bpf_xdp_ct_lookup(ctx, &t, sizeof(t.ipv4), &opts, sizeof(opts));
+		ct = bpf_xdp_ct_lookup(ctx, &t, sizeof(t.ipv4), &opts, size);
+	} else {
+		__builtin_memcpy(t.ipv6.saddr, key->src, sizeof(t.ipv6.saddr));
+		__builtin_memcpy(t.ipv6.daddr, key->dst, sizeof(t.ipv6.daddr));
+		t.ipv6.sport = key->rest;
+		t.ipv6.dport = key->rest >> 16;
+		ct = bpf_xdp_ct_lookup(ctx, &t, sizeof(t.ipv6), &opts, size);
 	}
-	__builtin_memcpy(t.ipv6.saddr, key->src, sizeof(t.ipv6.saddr));
-	__builtin_memcpy(t.ipv6.daddr, key->dst, sizeof(t.ipv6.daddr));
-	t.ipv6.sport = key->rest;
-	t.ipv6.dport = key->rest >> 16;
-	return bpf_xdp_ct_lookup(ctx, &t, sizeof(t.ipv6), &opts, sizeof(opts));
+	if (error)
+		*error = opts.error;
+	return ct;
 }
 
 // Whether packets of the connection may pass beside conntrack: those of both directions were seen,
@@ -129,7 +142,7 @@ static __always_inline int is_ready(struct nf_conn *ct, __u32 protocol)
 	return protocol != IPPROTO_TCP || ct->proto.tcp.state == TCP_CONNTRACK_ESTABLISHED;
 }
 
-#define READ_SIDE(key, ct, side, family, protocol)                                              \
+#define READ_SIDE(key, ct, side, family, protocol, zone)                                        \
 	do {                                                                                    \
 		__u32 *src_ = (__u32 *)(key).src, *dst_ = (__u32 *)(key).dst;                   \
 		if ((family) == 4) {                                                            \
@@ -147,7 +160,7 @@ static __always_inline int is_ready(struct nf_conn *ct, __u32 protocol)
 			dst_[3] = (ct)->tuplehash[side].tuple.dst.u3.all[3];                    \
 		}                                                                               \
 		(key).rest = FLOW_REST((ct)->tuplehash[side].tuple.src.u.all,                   \
-				       (ct)->tuplehash[side].tuple.dst.u.all, 0, protocol, family); \
+				       (ct)->tuplehash[side].tuple.dst.u.all, zone, protocol, family); \
 	} while (0)
 
 // The interface that a masqueraded connection began on. The kernel ends such a connection when a packet of who opened
@@ -172,13 +185,14 @@ static __noinline __u32 masqueraded_on(struct nf_conn *ct)
 	return index < FLOW_UNSEEN_EGRESS ? index : FLOW_UNSEEN_EGRESS;
 }
 
-// conntrack_knows says whether there is such a connection.
+// conntrack_knows says whether there is such a connection; where the kernel can't say, as before 6.11 of zones, there may be.
 static __noinline int conntrack_knows(struct xdp_md *ctx, const struct flow_key *key)
 {
-	struct nf_conn *ct = conntrack_find(ctx, key);
+	__s32 error = 0;
+	struct nf_conn *ct = conntrack_find(ctx, key, &error);
 
 	if (!ct)
-		return 0;
+		return error != -ENOENT;
 	bpf_ct_release(ct);
 	return 1;
 }
@@ -187,7 +201,7 @@ static __noinline int conntrack_knows(struct xdp_md *ctx, const struct flow_key 
 // more, or it has become one that only the kernel can follow.
 static __noinline int conntrack_renew(struct xdp_md *ctx, const struct flow_key *key, __u32 timeout)
 {
-	struct nf_conn *ct = conntrack_find(ctx, key);
+	struct nf_conn *ct = conntrack_find(ctx, key, NULL);
 	int ready;
 
 	if (!ct)

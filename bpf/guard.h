@@ -394,9 +394,9 @@ static __always_inline void guard_see_local(const struct packet *p, struct guard
 }
 
 // Whether the routing table, or for IPv4 its shorthand, says that an address is the router's.
-static __always_inline int guard_own6(const struct in6_addr *a)
+static __always_inline int guard_own6(__u32 vrf, const struct in6_addr *a)
 {
-	__u64 hop = next_hop(fib6_lookup(high64(a), low64(a)));
+	__u64 hop = next_hop(route6(vrf, high64(a), low64(a)));
 
 	return HOP_KIND(hop) == HOP_STOP && HOP_REASON(hop) == REASON_LOCAL;
 }
@@ -443,7 +443,7 @@ static __always_inline void guard_see4(const struct packet *p, struct guard_case
 		return;
 	c->source = bpf_ntohl(ip->saddr);
 	if (flags & GUARD_SOURCE)
-		guard_see_source(c, next_hop(route4(bpf_ntohl(ip->saddr))));
+		guard_see_source(c, next_hop(route4(p->vrf, bpf_ntohl(ip->saddr))));
 	dst = bpf_ntohl(ip->daddr);
 	if (!guard_asks(c, flags, ip->protocol) || (flags & GUARD_ASK && !perhaps_own(dst)))
 		return;
@@ -462,10 +462,10 @@ static __always_inline void guard_see6(const struct packet *p, struct guard_case
 		return;
 	c->source = guard_share6(&ip->saddr);
 	if (flags & GUARD_SOURCE)
-		guard_see_source(c, next_hop(route6(high64(&ip->saddr), low64(&ip->saddr))));
+		guard_see_source(c, next_hop(route6(p->vrf, high64(&ip->saddr), low64(&ip->saddr))));
 	if (flags & GUARD_HEADER)
 		guard_see_header(c, ip->nexthdr);
-	if (!guard_asks(c, flags, ip->nexthdr) || (flags & GUARD_ASK && !guard_own6(&ip->daddr)))
+	if (!guard_asks(c, flags, ip->nexthdr) || (flags & GUARD_ASK && !guard_own6(p->vrf, &ip->daddr)))
 		return;
 	guard_see_local(p, c, ip->nexthdr, (void *)(ip + 1), !(flags & GUARD_GROUP) && !multicast6(&ip->daddr), 1,
 		       flags & GUARD_MAYBE);

@@ -152,6 +152,7 @@ struct label_work {
 	__u32 ipv6;
 	__u32 bytes;            // of the IP packet
 	__u32 number;           // of its side in the flow table, 0 for none
+	__u32 zone;             // of conntrack, that its connection is in
 	__u8 data[LABEL_BYTES];
 };
 
@@ -184,7 +185,7 @@ static __always_inline int label_tcp(struct label_work *m, const struct segment 
 	m->sequence = bpf_ntohl(tcp->sequence) + !!(tcp->flags & TCP_SYN); // which has a number of its own
 	m->at += header + words;
 	m->length = total - header - words;
-	m->key.rest = FLOW_REST(tcp->sport, tcp->dport, 0, IPPROTO_TCP, m->key.rest >> 56);
+	m->key.rest = FLOW_REST(tcp->sport, tcp->dport, m->zone, IPPROTO_TCP, m->key.rest >> 56);
 	return 1;
 }
 
@@ -200,7 +201,7 @@ static __always_inline int label_udp(struct label_work *m, const struct datagram
 	m->tcp = 0;
 	m->at += header + sizeof(*udp);
 	m->length = told - sizeof(*udp);
-	m->key.rest = FLOW_REST(udp->sport, udp->dport, 0, IPPROTO_UDP, m->key.rest >> 56);
+	m->key.rest = FLOW_REST(udp->sport, udp->dport, m->zone, IPPROTO_UDP, m->key.rest >> 56);
 	return 1;
 }
 
@@ -249,14 +250,14 @@ static __always_inline void label_other(struct xdp_md *ctx, const struct flow_ke
 {
 	flow_key_reverse(other, key);
 #ifdef CONNTRACK
-	struct nf_conn *ct = conntrack_find(ctx, key);
-	__u32 protocol = key->rest >> 48 & 0xff, family = key->rest >> 56;
+	struct nf_conn *ct = conntrack_find(ctx, key, NULL);
+	__u32 protocol = key->rest >> 48 & 0xff, family = key->rest >> 56, zone = key->rest >> 32 & 0xffff;
 
 	if (!ct)
 		return;
-	READ_SIDE(*other, ct, 0, family, protocol);
+	READ_SIDE(*other, ct, 0, family, protocol, zone);
 	if (flow_same(other, key))
-		READ_SIDE(*other, ct, 1, family, protocol);
+		READ_SIDE(*other, ct, 1, family, protocol, zone);
 	bpf_ct_release(ct);
 #endif
 }
@@ -562,6 +563,7 @@ static __always_inline void label_note(const struct packet *p, const struct deci
 	m->ipv6 = p->protocol == bpf_htons(ETH_P_IPV6);
 	m->bytes = p->length ? p->length : p->end - p->ip;
 	m->number = d->connection ? d->connection->number : 0;
+	m->zone = vrf_zone(p->vrf);
 }
 
 // label_limited says whether a packet that would be forwarded here is dropped: it is of a flow that patterns

@@ -69,9 +69,11 @@ enum interface_flags {
 	IF_SESSION = 512,    // it is a session of PPPoE
 };
 
+#define IF_VRF_SHIFT 10 // above the flags: the VRF that it is in, by the number of its table in fib_vrf.h; 0 for none
+
 struct interface {
 	__u16 mac[3]; // as in a frame
-	__u16 flags;  // IF_
+	__u16 flags;  // IF_, and a VRF's number above
 	__u32 slot;   // of traffic
 	__u8 zone[2]; // of the firewall, one for each of its buffers; 0 for none
 	__u16 off;    // a punt reason that takes all that comes in here to the kernel, without IF_FORWARD4 and 6; or 0

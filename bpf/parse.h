@@ -12,6 +12,7 @@
 
 #include "bond.h"
 #include "bridge.h"
+#include "fib_vrf.h"
 #include "jumbo.h"
 #include "maps.h"
 #include "pppoe.h"
@@ -51,6 +52,7 @@ struct packet {
 	__u32 tags;              // VLAN tags it carries
 	__u32 length;            // of the IP packet as its header says, bytes
 	__be16 protocol;         // ethertype after the tags, or what it means in a session
+	__u16 vrf;               // by whose table it is routed (fib_vrf.h), 0 for main's
 	__u32 policy;            // control.policy, read once
 	__be32 dst[4];           // destination that is routed: the packet's, or its translation; IPv4 in the first
 	__u32 room;              // bytes that an IP packet in a session may have
@@ -122,6 +124,8 @@ static __always_inline enum reason for_us(struct packet *p, struct ethernet *eth
 		return REASON_GROUP_MAC;
 	if ((eth->dst[0] ^ p->in->mac[0]) | (eth->dst[1] ^ p->in->mac[1]) | (eth->dst[2] ^ p->in->mac[2]))
 		return REASON_OTHER_MAC;
+	if (vrf_build)
+		p->vrf = p->in->flags >> IF_VRF_SHIFT;
 	return REASON_NONE;
 }
 

@@ -148,7 +148,9 @@
 	X(BRIDGE_LEARNS, GUARD_BEGINNING, UNLABELLED, \
 	  "the bridge has not seen this sender on this port yet: it learns the sender's MAC", "many of them: a loop, a station that moves, or forged MAC addresses; bridge fdb show lists what is known") \
 	X(BRIDGE_FLOODS, GUARD_KERNEL, LABELLED, \
-	  "the bridge does not know on which port the next hop's MAC is, or the port may not forward", "a next hop that does not send; bridge fdb show lists what is known")
+	  "the bridge does not know on which port the next hop's MAC is, or the port may not forward", "a next hop that does not send; bridge fdb show lists what is known") \
+	X(VRF, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, LABELLED, \
+	  "the VRF is one that only the kernel can route by", "minne show fast-path names the reason")
 
 #ifndef REASONS_WORDS // for Go the table is enough
 #define NAME_DROP(name, text, hint) REASON_##name,

@@ -8,7 +8,7 @@
 
 #include "connection.h"
 #include "ecmp.h"
-#include "fib.h"
+#include "fib_vrf.h"
 #include "parse.h"
 
 #define HOP_KIND(word) ((word) & 0xff)
@@ -44,10 +44,17 @@ static __always_inline enum reason find_route(struct decision *d, __u32 index)
 	return HOP_REASON(d->hop) ? HOP_REASON(d->hop) : REASON_NO_ROUTE;
 }
 
-// The FIB's next hop. Global functions, which cost a packet a call and the verifier one look at a
-// search instead of one for each path that leads here, source and destination.
-__attribute__((weak)) __noinline __u32 route4(__u32 address) { return fib4_lookup(address); }
-__attribute__((weak)) __noinline __u32 route6(__u64 high, __u64 low) { return fib6_lookup(high, low); }
+// The FIB's next hop in the table of a VRF, 0 for main's. Global functions, which cost a packet a call and the verifier one
+// look at a search instead of one for each path that leads here, source and destination.
+__attribute__((weak)) __noinline __u32 route4(__u32 vrf, __u32 address)
+{
+	return vrf_build && vrf ? vrf4_lookup(vrf, address) : fib4_lookup(address);
+}
+
+__attribute__((weak)) __noinline __u32 route6(__u32 vrf, __u64 high, __u64 low)
+{
+	return vrf_build && vrf ? vrf6_lookup(vrf, high, low) : fib6_lookup(high, low);
+}
 
 // What conntrack may translate is not the route's alone to end: a blackhole says nothing, and a packet for
 // the router is perhaps the reply of a translated connection.
@@ -70,7 +77,7 @@ static __always_inline enum reason find_route4(struct packet *p, struct decision
 	struct iphdr *ip = p->ip;
 
 	p->dst[0] = diverted(d) ? d->connection->to.dst[1] : ip->daddr;
-	return but_translated(p, d, find_route(d, route4(bpf_ntohl(p->dst[0]))));
+	return but_translated(p, d, find_route(d, route4(p->vrf, bpf_ntohl(p->dst[0]))));
 }
 
 static __always_inline enum reason find_route6(struct packet *p, struct decision *d)
@@ -80,8 +87,8 @@ static __always_inline enum reason find_route6(struct packet *p, struct decision
 	__builtin_memcpy(p->dst, &ip->daddr, sizeof(p->dst));
 	if (diverted(d))
 		__builtin_memcpy(p->dst, d->connection->to.dst, sizeof(p->dst));
-	return but_translated(p, d, find_route(d, route6((__u64)bpf_ntohl(p->dst[0]) << 32 | bpf_ntohl(p->dst[1]),
-							 (__u64)bpf_ntohl(p->dst[2]) << 32 | bpf_ntohl(p->dst[3]))));
+	return but_translated(p, d, find_route(d, route6(p->vrf, (__u64)bpf_ntohl(p->dst[0]) << 32 | bpf_ntohl(p->dst[1]),
+							     (__u64)bpf_ntohl(p->dst[2]) << 32 | bpf_ntohl(p->dst[3]))));
 }
 
 static __always_inline __u32 neighbour4(__u32 interface, __be32 address)

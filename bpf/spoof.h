@@ -75,7 +75,7 @@ static __always_inline enum reason check_source4(struct packet *p)
 
 	if (!(flags & (IF_STRICT4 | IF_LOOSE4)) && !perhaps_own(src))
 		return REASON_NONE;
-	hop = next_hop(route4(src));
+	hop = next_hop(route4(p->vrf, src));
 	if (HOP_KIND(hop) == HOP_STOP && HOP_REASON(hop) == REASON_LOCAL)
 		return REASON_OWN_SOURCE;
 	if (HOP_KIND(hop) == HOP_STOP && HOP_REASON(hop) == REASON_BROADCAST)
@@ -97,7 +97,7 @@ static __always_inline enum reason check_source6(struct packet *p)
 
 	if (!(flags & (IF_STRICT6 | IF_LOOSE6)))
 		return REASON_NONE;
-	hop = next_hop(route6(high64(&ip->saddr), low64(&ip->saddr)));
+	hop = next_hop(route6(p->vrf, high64(&ip->saddr), low64(&ip->saddr)));
 	if (HOP_KIND(hop) == HOP_STOP)
 		return REASON_SOURCE_CHECK;
 	if (flags & IF_STRICT6 && (HOP_KIND(hop) == HOP_GROUP || !reaches(hop, p->interface)))

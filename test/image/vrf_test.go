@@ -231,8 +231,8 @@ links:
 	// What would become of a packet, by the routes of its VRF.
 	for words, wants := range map[string][]string{
 		"visitors --src 10.9.0.10 --dst 198.18.0.1 --dport 80":            {"strict: accepts it", "forwards it by line via 203.0.113.1", "permit"},
-		"visitors --src 10.9.0.10 --dst 198.18.0.1 --dport 81":            {"strict: accepts it", "forwards it by line via 203.0.113.1", "denied by the default"},
-		"visitors --src 10.8.0.10 --dst 198.18.0.1 --dport 80":            {"strict: drops it"},
+		"visitors --src 10.9.0.10 --dst 198.18.0.1 --dport 81":            {"strict: 10.9.0.0/24 dev visitors", "0.0.0.0/0 via 203.0.113.1 dev line", "guests to uplink, the default, deny", "Dropped by the fast path (denied)"},
+		"visitors --src 10.8.0.10 --dst 198.18.0.1 --dport 80":            {"source no strict: 0.0.0.0/0 via 203.0.113.1 dev line", "Dropped by the fast path (spoofed)"},
 		"visitors --src 2001:db8:9::10 --dst 2001:db8:113::1 --dport 80":  {"strict: accepts it", "forwards it by line"},
 		"visitors --src 2001:db8:113::1 --dst 2001:db8:113::1 --dport 80": {"strict: drops it"},
 		"visitors2 --src 10.9.0.10 --dst 198.18.0.2 --dport 80":           {"strict: accepts it", "forwards it by line2 via 203.0.113.1", "permit"},
@@ -262,6 +262,22 @@ links:
 	for name, c := range same {
 		if as, err := asks(c, 5*time.Second); err != nil || as != "203.0.113.2" {
 			t.Errorf("%s, with the same addresses and ports as the other: seen as %q: %v", name, as, err)
+		}
+	}
+	for name, c := range same {
+		err := lab.Until(t.Context(), time.Minute, "the fast path carries the connection", func() error {
+			for range 5 {
+				if as, err := asks(c, 5*time.Second); err != nil || as != "203.0.113.2" {
+					return fmt.Errorf("seen as %q: %w", as, err)
+				}
+			}
+			if out := onRouter("minne show flows vrf " + name + " port 4000 fast-path"); !strings.Contains(out, " "+name) {
+				return errors.New(out)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 

@@ -68,7 +68,7 @@ func TestVRF(t *testing.T) {
 		}
 	}
 	r.says(t, "show interfaces r0", "in VRF red")
-	r.says(t, "show fast-path", "it is in VRF red: the kernel forwards the packets of VRFs")
+	r.says(t, "show fast-path", "ipv4 of red", "ipv6 of red")
 	r.says(t, "show interfaces red", "VRF (table 100)", "interfaces r0, r1")
 
 	r.says(t, "show ip route vrf red", "10.0.80.0/24", "10.0.90.0/24 [1/0] via 10.0.81.2", "unreachable")
@@ -86,8 +86,8 @@ func TestVRF(t *testing.T) {
 			t.Errorf("VRF %s: %v\n%s", wrong, err, text)
 		}
 	}
-	r.says(t, "explain --in r0 --src 10.0.80.2 --dst 10.0.90.1", "10.0.90.0/24 via 10.0.81.2", "forwards it by r1 via 10.0.81.2")
-	r.says(t, "explain --in r0 --src 10.0.80.2 --dst 10.0.99.1", "has no route")
+	r.says(t, "explain --in r0 --src 10.0.80.2 --dst 10.0.90.1", "10.0.90.0/24 via 10.0.81.2", "Forwarded by the fast path out of r1")
+	r.says(t, "explain --in r0 --src 10.0.80.2 --dst 10.0.99.1", "unreachable")
 	r.says(t, "explain --in m0 --src 10.0.82.2 --dst 10.0.90.1", "0.0.0.0/0 via 10.0.82.2 dev m0", "out of m0")
 
 	// The rule for local addresses is the router's to keep.

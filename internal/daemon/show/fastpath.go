@@ -39,7 +39,11 @@ func FastPath(w io.Writer, o fastpath.Observed) error {
 	fmt.Fprintln(w)
 	tables := table{head: []string{"Table", "Structure", ">Prefixes", ">Used", ">Reserved", "~Note"}}
 	for _, t := range o.Tables {
-		tables.row(t.Family, t.Structure, count(t.Prefixes), bytes(uint64(t.UsedBytes)), bytes(uint64(t.ImageBytes)), t.Kernel)
+		name := t.Family
+		if t.VRF != "" {
+			name += " of " + t.VRF
+		}
+		tables.row(name, t.Structure, count(t.Prefixes), bytes(uint64(t.UsedBytes)), bytes(uint64(t.ImageBytes)), t.Kernel)
 	}
 	if err := tables.write(w); err != nil {
 		return err

@@ -141,6 +141,7 @@ type Link struct {
 	Parent     int    // ifindex of the device a VLAN sits on; 0 for none
 	VLANID     uint16 // 1…4094 for a VLAN
 	VLANProto  uint16 // 0x8100 or 0x88a8 for a VLAN
+	Table      uint32 // of a VRF
 	Settings   string // that its kind can change in place, to be compared only
 	XDPProgram uint32 // id of the attached XDP program; 0 for none
 	Deleted    bool
@@ -159,6 +160,7 @@ type Rule struct {
 	Priority uint32
 	Table    uint32 // where all packets are looked up; 0 for a rule that chooses, or does something else
 	VRF      bool   // about packets of links that belong to a VRF, and of no others (l3mdev)
+	Partial  bool   // of those about some only, or it does something else than ask the VRF's table
 	Deleted  bool
 }
 

@@ -70,6 +70,11 @@ func (f *FastPath) reportHeld() {
 		if d, ok := f.desired.Interfaces[l.Name]; !ok || !d.FastPath {
 			continue
 		}
+		for which, name := range familyNames {
+			if why := t.vrfWords(l, which); why != "" && t.prog.vrfs != nil {
+				now[name+" that comes in by "+l.Name] = why
+			}
+		}
 		if things := t.along(l.Index, t.bypassed.Ingress); len(things) > 0 {
 			now["what comes in by "+l.Name] = bypass.Words(things)
 		}
@@ -160,6 +165,9 @@ func (j *journey) heldWords(why Reason) string {
 	}
 	if why == Reason(routerReasonREASON_POLICY_RULES) {
 		return t.rulesWords([2]uint8{unix.AF_INET, unix.AF_INET6}[which])
+	}
+	if l := t.links[j.verdict.Ingress]; why == Reason(routerReasonREASON_VRF) && l != nil {
+		return t.vrfWords(l, int(which))
 	}
 	if a := t.adjs.at(j.verdict.trace.Adjacency); a != nil {
 		egress = a.key.ifindex

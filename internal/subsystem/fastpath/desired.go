@@ -33,6 +33,7 @@ type DesiredPort struct {
 	Carried   bool             `json:"carried,omitempty"`   // by the program of the port that it sits on: none of its own
 	Bond      bool             `json:"bond,omitempty"`      // the kernel puts its program on its ports
 	Session   string           `json:"session,omitempty"`   // interface that carries its PPPoE session
+	VRF       bool             `json:"vrf,omitempty"`       // it is in a VRF
 	Kernel    string           `json:"kernel,omitempty"`    // why only the kernel carries its packets
 }
 
@@ -58,6 +59,7 @@ func Render(cfg *config.Config) (Desired, error) {
 		d.Interfaces[name] = DesiredPort{
 			Bond:      i.Bond != nil,
 			Session:   session,
+			VRF:       masters[name].Kind.Name == "vrf",
 			FastPath:  d.Mode != "off" && i.FastPath.On() && !i.Disabled && kind.Kernel == "",
 			Kernel:    kind.Kernel,
 			Evaluated: evaluated,

@@ -112,6 +112,7 @@ func (f *FastPath) start() error {
 		return err
 	}
 	s.bridges, s.sessions, s.bonds, s.jumbo = f.needsBridges(state), f.desired.hasSessions(), f.desired.hasBonds(), f.desired.jumbo()
+	s.vrfs = f.vrfRoomFor(f.desired)
 	err = f.withFlowsOrWithout(s, func(s shape) (err error) {
 		f.prog, err = loadCounting(f.inst.BPFDir, s)
 		return err
@@ -248,6 +249,7 @@ func (f *FastPath) Apply(_ context.Context, d Desired) error {
 	s := f.restructured(f.prog.shape)
 	s.label = f.prog.labelsFor(d)
 	s.bridges, s.sessions, s.bonds, s.jumbo = f.needsBridges(f.tables.bridging.state), d.hasSessions(), d.hasBonds(), f.needsJumbo(d)
+	s.vrfs = f.vrfRoomFor(d)
 	if s.firewall.conntrack {
 		s.firewall.flows = flowsFor(d.Flows)
 	}
@@ -364,6 +366,9 @@ func (f *FastPath) grow() {
 	if t.full[1] != nil || t.v6.prefixes() > smallTable {
 		s.capacity6 = fib.Full
 	}
+	if t.vrfsFull() {
+		s.vrfs = fullVRFs
+	}
 	if s == f.prog.shape {
 		return
 	}
@@ -404,7 +409,11 @@ func (f *FastPath) Links(links []rib.Link) {
 	f.locked(func() {
 		f.tables.Links(links)
 		if !f.tables.telling {
+			if f.tables.vrfsFull() {
+				f.grow()
+			}
 			f.reconcileLogged()
+			f.reportHeld()
 		}
 	})
 }
@@ -421,7 +430,14 @@ func (f *FastPath) Addresses(a []rib.LinkAddress) {
 }
 
 // Rules takes in policy-routing rules.
-func (f *FastPath) Rules(r []rib.Rule) { f.locked(func() { f.tables.Rules(r) }) }
+func (f *FastPath) Rules(r []rib.Rule) {
+	f.locked(func() {
+		f.tables.Rules(r)
+		if !f.tables.telling {
+			f.reportHeld()
+		}
+	})
+}
 
 // Neighbours takes in neighbours.
 func (f *FastPath) Neighbours(n []rib.Neighbour) { f.locked(func() { f.tables.Neighbours(n) }) }
@@ -433,7 +449,7 @@ func (f *FastPath) NextHops(n []rib.NextHopGroup) { f.locked(func() { f.tables.N
 func (f *FastPath) Routes(r []rib.RouteChange) {
 	f.locked(func() {
 		f.tables.Routes(r)
-		if f.tables.full != [2]error{} {
+		if f.tables.full != [2]error{} || f.tables.vrfsFull() {
 			f.grow()
 		}
 	})
@@ -453,7 +469,7 @@ func (f *FastPath) reconcile() error {
 	if !f.applied || f.adopted > 0 && !f.tables.complete || f.offByHand() {
 		return nil
 	}
-	if err := f.growBridges(); err != nil {
+	if err := errors.Join(f.growBridges(), f.growVRFs()); err != nil {
 		return err
 	}
 	if err := f.putPeers(); err != nil {
@@ -516,7 +532,7 @@ func (f *FastPath) wantedPorts() map[int]string {
 			f.wantedBridgePorts(b, wanted)
 			continue
 		}
-		if _, ethernet := macOf(bottom.MAC); ethernet && bottom.VLANID == 0 && bottom.Master == 0 && bottom.Index < maxIfindex {
+		if _, ethernet := macOf(bottom.MAC); ethernet && bottom.VLANID == 0 && (bottom.Master == 0 || f.tables.vrfOf(bottom) != nil) && bottom.Index < maxIfindex {
 			wanted[bottom.Index] = bottom.Name
 		}
 	}

@@ -380,8 +380,17 @@ const maxTimeout = 4_294_967
 // renderZones writes the zones of an interface, of which one is in use.
 func (t *tables) renderZones(l *device) {
 	if l.Index < maxIfindex {
-		t.prog.interfaces.store(2*l.Index+1, zoneWord(slotOf(l.Index), t.zones[0][l.Name], t.zones[1][l.Name], t.heldAtIngress(l.Index)))
+		t.prog.interfaces.store(2*l.Index+1, zoneWord(slotOf(l.Index), t.zoneIn(0, l), t.zoneIn(1, l), t.offAtIngress(l)))
 	}
+}
+
+// zoneIn is the zone of an interface in a buffer's firewall; none while it is in another VRF than the kernel's rules have it in.
+func (t *tables) zoneIn(buffer int, l *device) uint8 {
+	zone := t.zones[buffer][l.Name]
+	if p := t.evaluatedBy[buffer].Load(); zone != 0 && (p == nil || p.VRFs[l.Name] != t.tableOf(l)) {
+		return 0
+	}
+	return zone
 }
 
 // ForgetFlows makes every flow be asked for again from conntrack: connections have been ended there.

@@ -99,7 +99,7 @@ func (t *tables) down(ifindex int) iter.Seq[*device] {
 // tags, a bridge or bond above the port, a link that is down or unknown.
 func (t *tables) base(ifindex int) (port *device, tags []vlanTag, ok bool) {
 	for l := range t.down(ifindex) {
-		if !l.Up || l.Master != 0 || l.Index >= maxIfindex {
+		if !l.Up || l.Master != 0 && t.vrfOf(l) == nil || l.Index >= maxIfindex {
 			return nil, nil, false
 		}
 		if l.session != nil {
@@ -215,6 +215,7 @@ func (t *tables) renderInterface(l *device) {
 		if t.heldAtIngress(l.Index) != Forwarded {
 			flags &^= ifForward4 | ifForward6
 		}
+		flags = t.vrfFlags(l, flags)
 	}
 	t.renderZones(l) // before the flags, which say that there is a reason
 	t.prog.interfaces.store(2*l.Index, macWord(mac, flags))
@@ -273,9 +274,11 @@ func (t *tables) placeVLAN(l, port *device, tags []vlanTag, in bool) {
 // renderLinks brings everything up to date that hangs on links: a link, a port or a setting changed.
 func (t *tables) renderLinks() {
 	t.takeSessions()
+	gone := t.openVRFs()
 	for _, l := range t.links {
 		t.renderInterface(l)
 	}
+	t.closeVRFs(gone)
 	t.renderSessions()
 	t.renderBonds()
 	t.renderBridges()

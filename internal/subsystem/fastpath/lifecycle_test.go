@@ -387,11 +387,11 @@ func TestVerifier(t *testing.T) {
 		{"patterns", firewallShape{}, patterns, "", shape{}}, {"patterns, stateful firewall", stateful, patterns, "", shape{}},
 		{"patterns, tracing", stateful, patterns, "trace_build", shape{}}, {"patterns, capturing", stateful, patterns, "capture_build", shape{}},
 		{"bridges", firewallShape{}, nil, "", shape{bridges: true}}, {"bridges, stateful firewall", stateful, nil, "", shape{bridges: true}},
-		{"bonds", firewallShape{}, nil, "", shape{bonds: true}}, {"jumbo", firewallShape{}, nil, "", shape{jumbo: true}}, {"sessions", firewallShape{}, nil, "", shape{sessions: true}}, {"sessions, stateful firewall", stateful, nil, "", shape{sessions: true}},
-		{"bridges, sessions, bonds, patterns, capturing", stateful, patterns, "capture_build", shape{bridges: true, sessions: true, bonds: true, jumbo: true}},
-		{"bridges, sessions, bonds, patterns, tracing", stateful, patterns, "trace_build", shape{bridges: true, sessions: true, bonds: true, jumbo: true}},
+		{"bonds", firewallShape{}, nil, "", shape{bonds: true}}, {"VRFs", firewallShape{}, nil, "", shape{vrfs: smallVRFs}}, {"VRFs, stateful firewall", stateful, nil, "", shape{vrfs: smallVRFs}}, {"jumbo", firewallShape{}, nil, "", shape{jumbo: true}}, {"sessions", firewallShape{}, nil, "", shape{sessions: true}}, {"sessions, stateful firewall", stateful, nil, "", shape{sessions: true}},
+		{"bridges, sessions, bonds, VRFs, patterns, capturing", stateful, patterns, "capture_build", shape{bridges: true, sessions: true, bonds: true, jumbo: true, vrfs: smallVRFs}},
+		{"bridges, sessions, bonds, VRFs, patterns, tracing", stateful, patterns, "trace_build", shape{bridges: true, sessions: true, bonds: true, jumbo: true, vrfs: smallVRFs}},
 	} {
-		spec, err := shape{structure: fib.Default, capacity4: fib.Small, capacity6: fib.Small, firewall: c.firewall, label: c.label, tells: c.firewall.conntrack, bridges: c.more.bridges, sessions: c.more.sessions, bonds: c.more.bonds, jumbo: c.more.jumbo}.spec()
+		spec, err := shape{structure: fib.Default, capacity4: fib.Small, capacity6: fib.Small, firewall: c.firewall, label: c.label, tells: c.firewall.conntrack, bridges: c.more.bridges, sessions: c.more.sessions, bonds: c.more.bonds, jumbo: c.more.jumbo, vrfs: c.more.vrfs}.spec()
 		must(t, err)
 		if c.build != "" {
 			must(t, spec.Variables[c.build].Set(uint32(1)))

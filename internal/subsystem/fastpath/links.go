@@ -30,6 +30,9 @@ func currentLinks() ([]rib.Link, error) {
 		if v, ok := l.(*netlink.Vlan); ok {
 			one.Parent, one.VLANID, one.VLANProto = a.ParentIndex, uint16(v.VlanId), uint16(v.VlanProtocol)
 		}
+		if v, ok := l.(*netlink.Vrf); ok {
+			one.Table = v.Table
+		}
 		if s, ok := a.Slave.(*netlink.BondSlave); ok {
 			one.InUse = s.State == netlink.BondStateActive && s.MiiStatus == netlink.BondLinkUp
 		}

@@ -12,6 +12,7 @@ func (t *tables) moveTo(p *program) {
 	}
 	t.prog = p
 	t.takeSessions()
+	t.openVRFs()
 	p.nexthops.store(0, stopWord(Reason(routerReasonREASON_NO_ROUTE)))
 	for _, a := range t.adjs.all {
 		a.listed = false
@@ -46,6 +47,7 @@ type place struct {
 	groups      map[*nextHop]run
 	runs        *pool
 	vlans       map[*device]*routerVlanKey
+	vrfs        map[*otherTable]int
 	bridging    bridging // as far as the program has been told
 	zones       [2]map[string]uint8
 	counters    [2]int
@@ -61,7 +63,10 @@ type run struct {
 // place is where the tables are now.
 func (t *tables) place() place {
 	p := place{prog: t.prog, runs: t.hops.runs, bridging: t.bridging, zones: t.zones, counters: t.counters,
-		listed: map[*adjacency]bool{}, groups: map[*nextHop]run{}, vlans: map[*device]*routerVlanKey{}}
+		listed: map[*adjacency]bool{}, groups: map[*nextHop]run{}, vlans: map[*device]*routerVlanKey{}, vrfs: map[*otherTable]int{}}
+	for _, o := range t.others {
+		p.vrfs[o] = o.number
+	}
 	for _, a := range t.adjs.all {
 		p.listed[a] = a.listed
 	}
@@ -89,6 +94,9 @@ func (t *tables) moveBack(p place) {
 	}
 	for h, was := range p.groups {
 		h.first, h.members = was.first, was.members
+	}
+	for o, number := range p.vrfs {
+		o.number = number
 	}
 	for l, vlan := range p.vlans {
 		l.vlan = vlan

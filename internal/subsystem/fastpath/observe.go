@@ -52,7 +52,8 @@ type ObservedPort struct {
 
 // ObservedTable is the routing table of one family.
 type ObservedTable struct {
-	Family     string `json:"family"` // ipv4, ipv6
+	Family     string `json:"family"`        // ipv4, ipv6
+	VRF        string `json:"vrf,omitempty"` // whose table it is; "" for the main table
 	Structure  string `json:"structure"`
 	Why        string `json:"why,omitempty"` // this structure
 	Prefixes   int    `json:"prefixes"`
@@ -186,8 +187,6 @@ func (f *FastPath) heldBy(master *device) string {
 	switch {
 	case master == nil:
 		return "it belongs to a bridge, bond or VRF"
-	case master.Kind == "vrf":
-		return "it is in VRF " + master.Name + ": the kernel forwards the packets of VRFs"
 	case master.Kind == "bond":
 		return "it belongs to bond " + master.Name + ", which has the program"
 	}
@@ -217,7 +216,7 @@ func (f *FastPath) whyOff(name string, d DesiredPort) string {
 		return "its ports run the program, and none of them is an interface of the configuration with the fast path"
 	case f.tables.bridging.state.Ports[index] != nil && f.wantedPorts()[index] == "":
 		return "nothing of its bridge has the fast path"
-	case link.Master != 0 && f.tables.bridging.state.Ports[index] == nil:
+	case link.Master != 0 && f.tables.vrfOf(link) == nil && f.tables.bridging.state.Ports[index] == nil:
 		return f.heldBy(f.tables.links[link.Master])
 	case link.Loopback:
 		return "loopback"
@@ -254,6 +253,19 @@ func (f *FastPath) observeTables() []ObservedTable {
 		table("ipv6", fib.IPv6Structure, t.v6.prefixes(), t.prog.table6.Stats(), Reason(off6)),
 	}
 	all[0].Why = f.structureWhy()
+	for vrf, o := range t.observeVRFs() {
+		c := t.prog.vrfTables[o.number]
+		for which, one := range []ObservedTable{
+			{Family: "ipv4", Prefixes: o.v4.prefixes(), UsedBytes: c.v4.Stats().TableBytes},
+			{Family: "ipv6", Prefixes: o.v6.prefixes(), UsedBytes: c.v6.Stats().TableBytes},
+		} {
+			one.VRF, one.Structure, one.ImageBytes = vrf.Name, fib.SharedStructure, c.v4.Stats().ImageBytes
+			if one.Kernel = all[which].Kernel; o.full[which] != nil {
+				one.Kernel = Reason(routerReasonREASON_TABLE_FULL).Text()
+			}
+			all = append(all, one)
+		}
+	}
 	return all
 }
 

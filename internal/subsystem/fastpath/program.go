@@ -46,6 +46,7 @@ type shape struct {
 	sessions             bool        // a PPPoE session has
 	bonds                bool        // a bond has
 	jumbo                bool        // a port's MTU asks for frames in several buffers
+	vrfs                 vrfRoom     // for the tables of VRFs; none where no interface in one has the fast path
 }
 
 // program is a loaded fast path: the program for ports, its tracing twin for
@@ -69,6 +70,8 @@ type program struct {
 	bondsAt     words
 	table4      *fib.Table4
 	table6      *fib.Table6
+	vrfs        *fib.Shared // nil without VRFs
+	vrfTables   [fib.MaxShared]vrfTables
 	firewall    firewallMemory
 	guard       *guard.Shared
 	limits      label.Limits // of flows by label
@@ -127,7 +130,7 @@ func (s shape) spec() (*ebpf.CollectionSpec, error) {
 	}
 	layout4, layout6 := fib.Layout4(s.structure, s.capacity4), fib.Layout6(s.capacity6)
 	for name, l := range map[string]layout{
-		layout4.MapName(): layout4, layout6.MapName(): layout6,
+		layout4.MapName(): layout4, layout6.MapName(): layout6, routerMapVrfImage: s.vrfs.layout(),
 		routerMapClassifyImage: s.firewall.rules(), routerMapSetImage: s.firewall.sets(),
 	} {
 		spec.Maps[name].ValueSize = l.ImageBytes()
@@ -146,7 +149,7 @@ func (s shape) spec() (*ebpf.CollectionSpec, error) {
 	if err := errors.Join(s.reportsEnded(spec), s.labels(spec)); err != nil {
 		return nil, err
 	}
-	for build, on := range map[string]bool{"bridge_build": s.bridges, "pppoe_build": s.sessions, "bond_build": s.bonds, "jumbo_build": s.jumbo} {
+	for build, on := range map[string]bool{"bridge_build": s.bridges, "pppoe_build": s.sessions, "bond_build": s.bonds, "jumbo_build": s.jumbo, "vrf_build": s.vrfs != noVRFs} {
 		if !on {
 			continue
 		}
@@ -276,6 +279,15 @@ func (p *program) share() error {
 	}
 	if p.table6, err = fib.NewTable6(image6, layout6, grace); err != nil {
 		return err
+	}
+	if p.shape.vrfs != noVRFs {
+		images, err := p.region(m.VrfImage)
+		if err != nil {
+			return err
+		}
+		if p.vrfs, err = fib.NewShared(images, p.shape.vrfs.layout(), grace); err != nil {
+			return err
+		}
 	}
 	return errors.Join(p.shareFirewall(), p.shareGuard(), p.shareMatch())
 }

@@ -16,7 +16,7 @@ import (
 // Policy routing (ip rule). The program looks a destination up in table local, then in table main.
 // What the rules say may be the same in other words: what counts is their order, not their
 // priorities. The kernel's documentation of VRFs moves the rule for local behind the one for VRFs;
-// that one is about packets of links in a VRF, which never take the fast path.
+// that one is about packets of links in a VRF, and of no others (vrf.go).
 //
 // Behind main, the kernel has a rule for table default, which is empty unless somebody puts routes there.
 // Then it is asked for whatever main has no route to, destinations and sources: that is the kernel's.

@@ -124,7 +124,7 @@ func (j *journey) ordinary() string {
 
 // route names the destination's prefix and next hop.
 func (j *journey) route() string {
-	prefix, hop := j.t.lookup(j.ip.Destination)
+	prefix, hop := j.t.lookupIn(j.verdict.Ingress, j.ip.Destination)
 	if hop == 0 {
 		return "no prefix matches " + j.ip.Destination.String()
 	}
@@ -137,7 +137,7 @@ func (j *journey) source() string {
 	if check == "" {
 		return "not checked on " + j.t.nameOf(j.verdict.Ingress)
 	}
-	prefix, hop := j.t.lookup(j.ip.Source)
+	prefix, hop := j.t.lookupIn(j.verdict.Ingress, j.ip.Source)
 	if hop == 0 {
 		return fmt.Sprintf("%s: no prefix matches %v", check, j.ip.Source)
 	}
@@ -151,7 +151,7 @@ func (j *journey) neighbour() string {
 		return fmt.Sprintf("%v is not known as a neighbour", j.ip.Destination)
 	}
 	chosen := ""
-	if _, hop := j.t.lookup(j.ip.Destination); int(hop) < len(j.t.hops.byIndex) {
+	if _, hop := j.t.lookupIn(j.verdict.Ingress, j.ip.Destination); int(hop) < len(j.t.hops.byIndex) {
 		if h := j.t.hops.byIndex[hop]; h != nil && len(h.members) > 0 {
 			chosen = fmt.Sprintf(", by the flow's hash among %d", len(h.members))
 		}

@@ -35,6 +35,10 @@ type tables struct {
 	adjs      *adjTable
 	v4        *family[key4]
 	v6        *family[key6]
+	others    map[uint32]*otherTable // all other tables, among them those of VRFs
+	touched   map[*otherTable]bool   // of VRFs, to be published
+
+	lastVRF int // number of the last table that was opened in the image for VRFs
 
 	read        settingsReader
 	zones       [2]map[string]uint8              // of the firewall's two buffers, by interface
@@ -86,6 +90,7 @@ func newTables(log *slog.Logger, prog *program, read settingsReader) *tables {
 		fallback: map[fallbackRoute]uint8{},
 		v4:       newFamily(4, makeKey4, key4.prefix),
 		v6:       newFamily(6, makeKey6, key6.prefix),
+		others:   map[uint32]*otherTable{}, touched: map[*otherTable]bool{},
 		bridging: newBridging(),
 		attached: map[int]bool{}, transmits: map[int]bool{}, scatters: map[int]bool{}, unsummed: map[int]bool{},
 	}
@@ -158,12 +163,14 @@ func (t *tables) endRoutes() {
 	if !t.complete {
 		_ = t.v4.sweep(t, nil) // nothing to write yet, so nothing to fail
 		_ = t.v6.sweep(t, nil)
+		t.sweepOthers()
 		t.fill()
 		return
 	}
 	err4, err6 := t.v4.sweep(t, t.prog.table4), t.v6.sweep(t, t.prog.table6)
 	t.published(0, errors.Join(err4, t.prog.table4.Publish()))
 	t.published(1, errors.Join(err6, t.prog.table6.Publish()))
+	t.sweepOthers()
 	t.hops.settle()
 }
 
@@ -172,6 +179,7 @@ func (t *tables) fill() {
 	start := time.Now()
 	t.published(0, t.v4.fill(t, t.prog.table4))
 	t.published(1, t.v6.fill(t, t.prog.table6))
+	t.fillOthers()
 	t.hops.settle()
 	t.times.Fill = time.Since(start)
 }
@@ -294,6 +302,9 @@ func (t *tables) Rules(rules []rib.Rule) {
 		t.ruled[r.Family] = true
 	}
 	t.renderControl()
+	if !t.telling && t.prog.vrfs != nil {
+		t.renderLinks()
+	}
 }
 
 // Neighbours takes in neighbours.
@@ -334,7 +345,8 @@ func (t *tables) Routes(changes []rib.RouteChange) {
 			t.changeBroadcast(c)
 		}
 		if c.Route.Table != rib.TableMain && c.Route.Table != rib.TableLocal {
-			continue // reached by policy rules only: the kernel's
+			t.changeOther(c)
+			continue
 		}
 		if c.Route.Prefix.Addr().Is4() {
 			err4 = errors.Join(err4, t.v4.change(t, c, to4))
@@ -346,6 +358,7 @@ func (t *tables) Routes(changes []rib.RouteChange) {
 	if !t.complete {
 		return
 	}
+	t.publishOthers()
 	t.published(0, errors.Join(err4, t.prog.table4.Publish()))
 	t.published(1, errors.Join(err6, t.prog.table6.Publish()))
 	t.hops.settle()

@@ -14,7 +14,7 @@ import (
 // forward has set says where a packet is from. What goes out is seen with its own interface everywhere.
 //
 // Connections of a VRF are in a zone of conntrack with the number of its table. So a packet is of no connection
-// in another VRF, whatever its addresses, and the fast path, which asks for connections without a zone, finds none.
+// in another VRF, whatever its addresses. The fast path asks for connections in the same zone.
 
 // arrival is a hook, by what it can say of the interface that a packet came in by.
 type arrival int

@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"minne/internal/model/config"
+	"minne/internal/model/rib"
 )
 
 // A VRF, found by its name. Its table can't be changed: with another one, it is another link.
@@ -21,5 +22,6 @@ var vrf = linkKind{
 	same: func(want, now netlink.Link) bool {
 		return want.Attrs().Name == now.Attrs().Name && want.(*netlink.Vrf).Table == now.(*netlink.Vrf).Table
 	},
-	words: func(l netlink.Link) string { return fmt.Sprintf("VRF (table %d)", l.(*netlink.Vrf).Table) },
+	words:    func(l netlink.Link) string { return fmt.Sprintf("VRF (table %d)", l.(*netlink.Vrf).Table) },
+	describe: func(l netlink.Link, to *rib.Link) { to.Table = l.(*netlink.Vrf).Table },
 }

@@ -168,6 +168,7 @@ func decodeRule(m nlmsg.Message) (r rib.Rule, ok bool) {
 	if native.Uint32(b[8:])&invert != 0 {
 		r.VRF, all = false, false
 	}
+	r.Partial = r.VRF && !all
 	if all && !r.VRF {
 		r.Table = table
 	}

@@ -142,7 +142,7 @@ func meaning(pair *policy.Pair, rules []int, open bool) string {
 // policy writes what was found.
 func (l *lowering) policy() *filter.Policy {
 	j := &filter.Policy{
-		Zones: map[string]uint8{}, Pairs: map[filter.ZonePair]filter.Pair{},
+		Zones: map[string]uint8{}, VRFs: map[string]uint32{}, Pairs: map[filter.ZonePair]filter.Pair{},
 		Stateful: len(l.p.NAT) > 0, Translates: len(l.p.NAT) > 0, Beginnings: beginnings(l.p), MSSClamp: l.p.MSSClamp,
 		Counters:    firstDefault(l.p) - 1,
 		ICMPLimited: slices.ContainsFunc(l.p.Limits, func(s policy.SourceLimit) bool { return s.ICMP != nil }),
@@ -150,6 +150,9 @@ func (l *lowering) policy() *filter.Policy {
 	for i, z := range l.p.Zones[1:] {
 		for _, name := range z.Interfaces {
 			j.Zones[name] = uint8(i + 1)
+			if v := l.p.VRFOf(name); v != nil {
+				j.VRFs[name] = uint32(v.Table)
+			}
 		}
 	}
 	for i := range l.groups {

@@ -90,6 +90,7 @@ type Policy struct {
 	Kernel string // why all of it is left to the kernel; "" when it is not. The rest is empty then
 
 	Zones map[string]uint8  // by the interface's kernel name; 1 and above
+	VRFs  map[string]uint32 // tables of interfaces in VRFs, by kernel name; connections are in the zone of conntrack with that number
 	Pairs map[ZonePair]Pair // ways that are not here are the kernel's
 	Rules []classify.Rule   // Zones of each are numbers of ways (Pair.ID), Verdict is a Verdict.Word
 	Sets  []Set

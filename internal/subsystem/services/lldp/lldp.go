@@ -28,9 +28,10 @@ const (
 
 // Service is LLDP to the other parts.
 var Service = service.Descriptor{
-	Name:     "lldp",
-	Title:    "LLDP",
-	Programs: []service.Program{{Name: binary, For: "LLDP", Package: "lldpd", Version: []string{binary, "-v"}, Unit: "lldpd"}},
+	Name:  "lldp",
+	Title: "LLDP",
+	Programs: []service.Program{{Name: binary, For: "LLDP", Package: "lldpd", Version: []string{binary, "-v"}, Unit: "lldpd",
+		Image: []string{"usr/sbin/lldpd", "usr/sbin/lldpcli"}}},
 	New: func(h service.Host) service.Running {
 		d := &Daemon{program.New(h.RunDir, Name, h.Log)}
 		return service.OfProgram(d, func(cfg *config.Config) (program.Desired, error) { return Render(cfg, h.RunDir) })

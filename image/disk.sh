@@ -65,7 +65,7 @@ grub() {
 	tar -C "$dir/memdisk" $tar_same -cf "$dir/memdisk.tar" boot
 	# The disk that the machine started from, before anything else looks like one.
 	printf 'set disk=$root\nset prefix=(memdisk)/boot/grub\n' >"$dir/early.cfg"
-	both="memdisk tar normal part_gpt squash4 gzio linux loadenv regexp test echo sleep configfile hashsum gcry_sha256 serial terminal halt reboot true minicmd read keystatus"
+	both="memdisk tar normal part_gpt squash4 gzio linux loadenv regexp test echo sleep configfile hashsum gcry_sha256 serial terminal halt reboot true minicmd read keystatus probe"
 	# shellcheck disable=SC2086 # lists of words
 	{
 		inside grub-mkimage -O i386-pc -m memdisk.tar -c early.cfg -p /boot/grub -o core.img biosdisk $both

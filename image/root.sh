@@ -140,7 +140,7 @@ own_files() {
 	chmod 600 "$root/etc/shadow"
 	chmod 1777 "$root/tmp"
 	chmod 700 "$root/root"
-	for ours in usr/sbin/minne usr/lib/minne/daemon usr/lib/minne/console usr/lib/minne/trial usr/lib/minne/medium; do chmod 755 "$root/$ours"; done
+	for ours in usr/sbin/minne usr/lib/minne/daemon usr/lib/minne/console usr/lib/minne/trial usr/lib/minne/help usr/lib/minne/medium; do chmod 755 "$root/$ours"; done
 }
 
 # common_rights gives all files of $1 the same rights: nobody gets more by a set-user-id bit.

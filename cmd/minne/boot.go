@@ -52,6 +52,11 @@ nothing in, drivers. Init runs it once at boot; it is of no use anywhere else.`,
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return boot.MediumChanged() },
 	}, &cobra.Command{
+		Use:   "help-login",
+		Short: "Open a login on a router none of whose systems gets well (init runs this in the daemon's place)",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return boot.Help(c.Context()) },
+	}, &cobra.Command{
 		Use:   "banner",
 		Short: "Print the console's login banner",
 		Args:  cobra.NoArgs,

@@ -18,6 +18,7 @@ import (
 	"minne/internal/appliance/boot"
 	"minne/internal/appliance/slot"
 	"minne/internal/appliance/upgrade"
+	"minne/internal/model/api"
 	"minne/internal/model/config"
 )
 
@@ -163,6 +164,9 @@ func (a *app) warnOfSchema(to slot.System) {
 
 // promise keeps what works now, as far as it can be told.
 func (a *app) promise(ctx context.Context, m upgrade.Medium, f upgradeFlags, path string, to slot.System, target string) error {
+	if r, err := boot.ReadReport(); err == nil && r.Help {
+		return writePromise(m, f, path, to, target, upgrade.Works{}) // nothing works: a daemon that answers is better
+	}
 	client, err := a.client()
 	if err != nil {
 		return err
@@ -181,11 +185,15 @@ func (a *app) promise(ctx context.Context, m upgrade.Medium, f upgradeFlags, pat
 	if err != nil {
 		return fmt.Errorf("cannot record what works now: %w", err)
 	}
+	fmt.Fprintf(a.out, "must work again: %d interfaces, %d sessions, %d hosts that answer\n", len(works.Interfaces), len(works.Sessions), len(works.Hosts))
+	return writePromise(m, f, path, to, target, works)
+}
+
+func writePromise(m upgrade.Medium, f upgradeFlags, path string, to slot.System, target string, works upgrade.Works) error {
 	running, err := m.Holds(m.Booted, false)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "must work again: %d interfaces, %d sessions, %d hosts that answer\n", len(works.Interfaces), len(works.Sessions), len(works.Hosts))
 	p := upgrade.Promise{From: running.System, To: to, Slot: target, Made: time.Now(), Within: f.within, Works: works, Outcome: upgrade.Pending}
 	return p.Write(path)
 }
@@ -195,13 +203,13 @@ func (a *app) upgradeTrial(ctx context.Context, m upgrade.Medium, path string) e
 	p, err := upgrade.ReadPromise(path)
 	known := err == nil && p.Outcome == upgrade.Pending
 	if !m.Trial {
-		if !known {
-			return nil
+		var failed error
+		if known { // another slot was to be tried, and this one booted
+			p.Outcome, p.Reason = upgrade.FellBack, upgrade.NotChecked
+			a.announce("fell back from version %s in slot %s: %s", p.To.Version, p.Slot, p.Reason)
+			failed = p.Write(path)
 		}
-		// Another slot was to be tried, and this one booted.
-		p.Outcome, p.Reason = upgrade.FellBack, upgrade.NotChecked
-		a.announce("fell back from version %s in slot %s: %s", p.To.Version, p.Slot, p.Reason)
-		return p.Write(path)
+		return errors.Join(failed, a.getsWell(ctx, m))
 	}
 	if !known || p.Slot != m.Booted {
 		a.announce("there is no record of what worked before this upgrade: the trial passes once the daemon answers")
@@ -227,6 +235,32 @@ func (a *app) upgradeTrial(ctx context.Context, m upgrade.Medium, path string) e
 	}
 	a.announce("the trial failed, the router falls back: %v", failed)
 	return restart(ctx)
+}
+
+// wellFor is how long a router has to answer at a stretch until it is well: one that crashes sooner was started in vain.
+const wellFor = time.Minute
+
+// getsWell waits until the router is well, and has GRUB count its starts anew.
+func (a *app) getsWell(ctx context.Context, m upgrade.Medium) error {
+	if r, err := boot.ReadReport(); err != nil || r.Help {
+		return err
+	}
+	client, err := a.client()
+	if err != nil {
+		return err
+	}
+	for since := time.Now(); time.Since(since) < wellFor; {
+		status, err := api.GetStatus.Ask(ctx, client, api.Empty{})
+		if err != nil || status.State == api.Starting {
+			since = time.Now()
+		}
+		select {
+		case <-time.After(5 * time.Second):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return m.Well()
 }
 
 // announce reports on the consoles and in the log how an upgrade ended.

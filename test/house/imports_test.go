@@ -29,6 +29,7 @@ var floors = map[string][]string{
 
 // neighbours are the rooms of one floor that may know each other, and why. The lab's and the tests' rooms are free.
 var neighbours = map[[2]string]string{
+	{"appliance/boot", "appliance/diskid"}:      "gives a copy its own identifiers",
 	{"appliance/boot", "appliance/slot"}:        "starts from a slot",
 	{"appliance/remotehands", "appliance/slot"}: "reads which slot is used",
 	{"appliance/upgrade", "appliance/slot"}:     "writes a slot",

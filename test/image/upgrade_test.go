@@ -233,7 +233,9 @@ func TestUpgrade(t *testing.T) {
 
 // sick is the system of the image with a first process that does as its slot's version says.
 const sick = `#!/bin/sh
-case "$(tail -c 4096 /dev/vda5 | head -n 2)" in
+if grep -q minne.slot=a /proc/cmdline; then own=/dev/vda4; else own=/dev/vda5; fi
+case "$(tail -c 4096 $own | head -n 2)" in
+*'"version":"crashes"'*) grep -q minne.help=1 /proc/cmdline || exit 1 ;;
 *'"version":"panics"'*) exit 1 ;;
 *'"version":"hangs"'*)
 	printf '#!/bin/sh\nexec sleep 86400\n' >/run/hang

@@ -27,6 +27,7 @@ func Run(ctx context.Context, console io.Writer, setup Setup) error {
 	steps := []step{
 		{"file systems", fileSystems},
 		{"medium", mountMedium},
+		{"slots", slots},
 		{"password", password},
 		{"sensors", sensors},
 		{"clock", clock},
@@ -34,6 +35,9 @@ func Run(ctx context.Context, console io.Writer, setup Setup) error {
 		{"drivers", drivers},
 		{"trial", trial},
 		{"setup", func(ctx context.Context, r *Report) error { return first(ctx, console, setup) }},
+	}
+	if r.Help {
+		steps = steps[:len(steps)-1] // nobody is asked
 	}
 	for _, s := range steps {
 		began := boottime.Now()

@@ -8,6 +8,7 @@
 //
 //	file systems   what the kernel offers, and memory for what changes: the root is read-only
 //	medium         the partition of the configuration, read-only; whatever is wrong with it
+//	slots          what was given up, and a copy's own identifiers
 //	sensors        drivers of sensors and of the watchdog, so that a hot or dying machine is known
 //	clock          never before the system was built, which a flat battery would say
 //	filter         nothing comes in and nothing passes, before the first link exists

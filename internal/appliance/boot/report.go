@@ -23,15 +23,17 @@ const reportFile = "/run/minne/boot.json"
 
 // Report is what happened at a boot.
 type Report struct {
-	Slot       string        `json:"slot"`           // "a" or "b"
-	Trial      bool          `json:"trial"`          // this slot is tried
-	Sets       []string      `json:"sets,omitempty"` // what is laid over the base
-	Root       string        `json:"root"`           // "memory" when the medium may be pulled out, else "medium"
-	Initramfs  time.Duration `json:"initramfs"`      // when the system was found, checked and mounted
-	Steps      []Step        `json:"steps"`          // of "minne boot"
-	Daemon     time.Duration `json:"daemon"`         // when the daemon had its configuration in place for the first time
-	Forwarding time.Duration `json:"forwarding"`     // when packets were forwarded for the first time
-	Warnings   []string      `json:"warnings"`       // what people must know
+	Slot       string        `json:"slot"`             // "a" or "b"
+	Trial      bool          `json:"trial"`            // this slot is tried
+	Help       bool          `json:"help,omitempty"`   // both slots failed: nothing runs but a login
+	Failed     string        `json:"failed,omitempty"` // slot that did not get well in three starts
+	Sets       []string      `json:"sets,omitempty"`   // what is laid over the base
+	Root       string        `json:"root"`             // "memory" when the medium may be pulled out, else "medium"
+	Initramfs  time.Duration `json:"initramfs"`        // when the system was found, checked and mounted
+	Steps      []Step        `json:"steps"`            // of "minne boot"
+	Daemon     time.Duration `json:"daemon"`           // when the daemon had its configuration in place for the first time
+	Forwarding time.Duration `json:"forwarding"`       // when packets were forwarded for the first time
+	Warnings   []string      `json:"warnings"`         // what people must know
 }
 
 // Step is one step of the boot.
@@ -63,6 +65,8 @@ func (r *Report) initramfs() {
 			r.Slot = value
 		case "try":
 			r.Trial = value == "1"
+		case "help":
+			r.Help = value == "1"
 		case "set":
 			r.Sets = append(r.Sets, value)
 		case "root":

@@ -141,6 +141,9 @@ func (r Report) Text() string {
 	if r.Trial {
 		kind = ", to be tried"
 	}
+	if r.Help {
+		kind = ", to be helped"
+	}
 	sets := ""
 	if len(r.Sets) > 0 {
 		sets = " with " + strings.Join(r.Sets, ", ")

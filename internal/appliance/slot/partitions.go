@@ -42,11 +42,20 @@ func Devices(partition string) ([]string, error) { return devicesIn(blockClass, 
 
 // Moved notes that the medium is now the disk that a device file is a partition of.
 func Moved(device string) error {
-	path, err := filepath.EvalSymlinks(filepath.Join(blockClass, filepath.Base(device)))
+	disk, err := DiskOf(device)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(diskFile, []byte(filepath.Base(filepath.Dir(path))+"\n"), 0o644)
+	return os.WriteFile(diskFile, []byte(filepath.Base(disk)+"\n"), 0o644)
+}
+
+// DiskOf returns the device file of the disk that a device file is a partition of.
+func DiskOf(device string) (string, error) {
+	path, err := filepath.EvalSymlinks(filepath.Join(blockClass, filepath.Base(device)))
+	if err != nil {
+		return "", err
+	}
+	return "/dev/" + filepath.Base(filepath.Dir(path)), nil
 }
 
 const (

@@ -151,7 +151,7 @@ func TestState(t *testing.T) {
 	if err := os.WriteFile(path, append(make([]byte, StateOffset), fresh...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []State{{}, {Slot: "a"}, {Slot: "b", Try: "a", Failed: "b"}} {
+	for _, s := range []State{{}, {Slot: "a"}, {Slot: "b", Try: "a", Failed: "b"}, {Slot: "b", Failed: "a", Starts: "2", Why: NeverWell}} {
 		if err := writeState(path, s); err != nil {
 			t.Fatal(err)
 		}
@@ -163,8 +163,10 @@ func TestState(t *testing.T) {
 	if err != nil || len(block) != StateSize || bytes.ContainsAny(block[stateSector:], "=\n") {
 		t.Errorf("a write touches more than one sector: %q, %v", block, err)
 	}
-	if _, err := (State{Slot: "c"}).Encode(); err == nil {
-		t.Error("slot c was accepted")
+	for _, s := range []State{{Slot: "c"}, {Starts: "4"}, {Why: "bored"}} {
+		if _, err := s.Encode(); err == nil {
+			t.Errorf("%+v was accepted", s)
+		}
 	}
 	// As GRUB writes it: its own order, unset keys left out.
 	grub := []byte(stateHead + "failed=\nslot=b\n" + strings.Repeat("#", StateSize))[:StateSize]

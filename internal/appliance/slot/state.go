@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -33,7 +34,23 @@ type State struct {
 	Slot   string // the good one, booted when nothing else is said
 	Try    string // booted once: GRUB clears this before it boots it
 	Failed string // the last one that was tried or damaged, and fallen back from
+	Starts string // of the good one that did not get well, so far: see StartsLimit
+	Why    string // Failed is: NeverWell, else it was tried or damaged
 }
+
+// words are what Starts may be.
+var words = []string{"", "1", "2", StartsLimit, StartsTry, StartsHelp}
+
+// What GRUB counts: a start adds one, and a router that gets well makes it none again. The fourth start is the other
+// slot's. Besides numbers there are words.
+const (
+	StartsLimit = "3"    // so many starts in a row may fail
+	StartsTry   = "try"  // a trial: it has its own way back
+	StartsHelp  = "help" // both slots failed: the router is to be helped
+)
+
+// NeverWell is why a slot failed whose starts did not get well.
+const NeverWell = "starts"
 
 // Other returns the name of the other slot.
 func Other(name string) string {
@@ -47,12 +64,16 @@ func Other(name string) string {
 func (s State) Encode() ([]byte, error) {
 	var text strings.Builder
 	text.WriteString(stateHead)
+	if !slices.Contains(words, s.Starts) || s.Why != "" && s.Why != NeverWell {
+		return nil, fmt.Errorf("boot state: starts=%q, why=%q", s.Starts, s.Why)
+	}
 	for _, kv := range [][2]string{{"slot", s.Slot}, {"try", s.Try}, {"failed", s.Failed}} {
 		if v := kv[1]; v != "" && v != "a" && v != "b" {
 			return nil, fmt.Errorf("boot state: %s=%q: expected a or b", kv[0], v)
 		}
 		fmt.Fprintf(&text, "%s=%s\n", kv[0], kv[1])
 	}
+	fmt.Fprintf(&text, "starts=%s\nwhy=%s\n", s.Starts, s.Why)
 	return append([]byte(text.String()), bytes.Repeat([]byte("#"), StateSize-text.Len())...), nil
 }
 
@@ -65,16 +86,17 @@ func ParseState(block []byte) (State, error) {
 	var s State
 	for line := range strings.Lines(string(block[len(stateHead):stateSector])) {
 		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
-		if value != "a" && value != "b" {
-			continue
-		}
-		switch key {
-		case "slot":
+		switch isSlot := value == "a" || value == "b"; {
+		case key == "slot" && isSlot:
 			s.Slot = value
-		case "try":
+		case key == "try" && isSlot:
 			s.Try = value
-		case "failed":
+		case key == "failed" && isSlot:
 			s.Failed = value
+		case key == "starts" && slices.Contains(words, value):
+			s.Starts = value
+		case key == "why" && value == NeverWell:
+			s.Why = value
 		}
 	}
 	return s, nil

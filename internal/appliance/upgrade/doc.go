@@ -124,6 +124,16 @@ func (m Medium) setState(s slot.State) error {
 	return errors.Join(slot.StoreState(d, s), d.Close())
 }
 
+// Well notes that the running system is well: GRUB begins to count its starts anew.
+func (m Medium) Well() error {
+	s, err := m.state()
+	if err != nil || s.Starts == "" {
+		return err
+	}
+	s.Starts = ""
+	return m.setState(s)
+}
+
 // Holds returns what a slot holds. With whole, the payload is read and compared too.
 func (m Medium) Holds(name string, whole bool) (slot.Trailer, error) {
 	d, err := m.open(m.Slots[name])

@@ -18,6 +18,7 @@ type Held struct {
 	Name    string       `json:"slot"`
 	System  *slot.System `json:"system,omitempty"`
 	Problem string       `json:"problem,omitempty"` // why it can't be booted
+	Failed  string       `json:"failed,omitempty"`  // how it came that another one is used
 	Running bool         `json:"running"`
 	Boots   string       `json:"boots,omitempty"` // "next", "next, once", "when the other one fails"
 }
@@ -42,6 +43,9 @@ func (m Medium) Status(promises string) (Status, error) {
 			h.Problem = err.Error()
 		} else {
 			h.System = &t.System
+			if state.Failed == name && state.Why == slot.NeverWell {
+				h.Failed = "did not get well in three starts"
+			}
 			switch {
 			case state.Try == name:
 				h.Boots = "next, once"
@@ -88,6 +92,9 @@ func (s Status) Print(w io.Writer) error {
 		text := h.Problem // which names the slot
 		if h.System != nil {
 			text = fmt.Sprintf("slot %s  version %s%s, built %s, boots %s", h.Name, h.System.Version, WithSets(*h.System), h.System.Built.Format(time.DateTime), h.Boots)
+			if h.Failed != "" {
+				text += ", " + h.Failed
+			}
 		}
 		if _, err := fmt.Fprintf(w, "%s %s\n", mark, text); err != nil {
 			return err

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"minne/internal/appliance/slot"
+	"minne/internal/testing/testdisk"
 )
 
 const slotSize = 6 << 20
@@ -51,26 +52,26 @@ func system(version string, built int64, size int, key ed25519.PrivateKey, chang
 
 // stick is a medium with version 1 in slot a, and in b what is given.
 type stick struct {
-	power       *power
-	state, a, b *disk
+	power       *testdisk.Power
+	state, a, b *testdisk.Disk
 	Medium
 }
 
 func newStick(t testing.TB, inB []byte) *stick {
 	t.Helper()
-	p := &power{left: -1, rand: rand.New(rand.NewPCG(1, 2))}
-	s := &stick{power: p, state: newDisk(p, 1<<20), a: newDisk(p, slotSize), b: newDisk(p, slotSize)}
-	for d, file := range map[*disk][]byte{s.a: system("1", 1000, 3<<20, private, nil), s.b: inB} {
+	p := &testdisk.Power{Left: -1, Rand: rand.New(rand.NewPCG(1, 2))}
+	s := &stick{power: p, state: testdisk.New(p, 1<<20), a: testdisk.New(p, slotSize), b: testdisk.New(p, slotSize)}
+	for d, file := range map[*testdisk.Disk][]byte{s.a: system("1", 1000, 3<<20, private, nil), s.b: inB} {
 		if file != nil {
-			copy(d.stable, file[:len(file)-slot.TrailerSize])
-			copy(d.stable[slotSize-slot.TrailerSize:], file[len(file)-slot.TrailerSize:])
+			copy(d.Stable, file[:len(file)-slot.TrailerSize])
+			copy(d.Stable[slotSize-slot.TrailerSize:], file[len(file)-slot.TrailerSize:])
 		}
 	}
 	if err := slot.StoreState(s.state, slot.State{Slot: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	s.Medium = Medium{Booted: "a", State: "state", Slots: map[string]string{"a": "a", "b": "b"}, Open: func(path string) (Device, error) {
-		return map[string]*disk{"state": s.state, "a": s.a, "b": s.b}[path], nil
+		return map[string]*testdisk.Disk{"state": s.state, "a": s.a, "b": s.b}[path], nil
 	}}
 	return s
 }
@@ -103,10 +104,10 @@ func (s *stick) boot(t testing.TB) slot.System {
 
 // reset cuts the power and gives it back.
 func (s *stick) reset() {
-	for _, d := range []*disk{s.state, s.a, s.b} {
-		d.fail()
+	for _, d := range []*testdisk.Disk{s.state, s.a, s.b} {
+		d.Fail()
 	}
-	s.power.left = -1
+	s.power.Left = -1
 }
 
 func write2(t testing.TB, file []byte) string {
@@ -215,10 +216,10 @@ func TestPowerCutAnywhere(t *testing.T) {
 		whole := false
 		for chance := range 8 {
 			s := newStick(t, system("0", 500, 2<<20, private, nil))
-			s.power.rand = rand.New(rand.NewPCG(uint64(cut), uint64(chance)))
-			s.power.left = cut
+			s.power.Rand = rand.New(rand.NewPCG(uint64(cut), uint64(chance)))
+			s.power.Left = cut
 			_, err := s.Install(t.Context(), open(t, files["2"]), options)
-			if err != nil && !errors.Is(err, errPower) {
+			if err != nil && !errors.Is(err, testdisk.ErrPower) {
 				t.Fatal(err)
 			}
 			whole = err == nil
@@ -251,6 +252,42 @@ func TestPowerCutAnywhere(t *testing.T) {
 	}
 }
 
+// A router that is well begins to count its starts anew, and nothing else of the boot state changes.
+func TestWell(t *testing.T) {
+	s := newStick(t, nil)
+	for _, c := range []struct{ was, is slot.State }{
+		{slot.State{Slot: "a", Starts: "2", Failed: "b", Why: slot.NeverWell}, slot.State{Slot: "a", Failed: "b", Why: slot.NeverWell}},
+		{slot.State{Slot: "b", Try: "a"}, slot.State{Slot: "b", Try: "a"}},
+	} {
+		if err := errors.Join(slot.StoreState(s.state, c.was), s.Well()); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := slot.LoadState(s.state); err != nil || got != c.is {
+			t.Errorf("%+v became %+v, %v", c.was, got, err)
+		}
+	}
+	var text strings.Builder
+	if status, err := s.Status(filepath.Join(t.TempDir(), "none")); err != nil || status.Print(&text) != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(text.String(), "did not get well") {
+		t.Errorf("no slot failed: %s", &text)
+	}
+	s.b = testdisk.New(s.power, slotSize)
+	file := system("2", 2000, 1<<20, private, nil)
+	copy(s.b.Stable, file[:len(file)-slot.TrailerSize])
+	copy(s.b.Stable[slotSize-slot.TrailerSize:], file[len(file)-slot.TrailerSize:])
+	if err := slot.StoreState(s.state, slot.State{Slot: "a", Failed: "b", Why: slot.NeverWell}); err != nil {
+		t.Fatal(err)
+	}
+	if status, err := s.Status(filepath.Join(t.TempDir(), "none")); err != nil || status.Print(&text) != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), "boots when the other one can't, did not get well in three starts") {
+		t.Errorf("it is not said that slot b failed: %s", &text)
+	}
+}
+
 func TestRefused(t *testing.T) {
 	good := system("2", 2000, 1<<20, private, nil)
 	flipped := bytes.Clone(good)
@@ -268,12 +305,12 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStick(t, system("0", 500, 2<<20, private, nil))
-			before := bytes.Clone(s.b.stable)
+			before := bytes.Clone(s.b.Stable)
 			_, err := s.Install(t.Context(), open(t, write2(t, c.file)), options)
 			if err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v: expected %q", err, c.says)
 			}
-			if name != "a flipped bit in payload" && !bytes.Equal(before, s.b.stable) {
+			if name != "a flipped bit in payload" && !bytes.Equal(before, s.b.Stable) {
 				t.Error("the other slot was touched")
 			}
 			if got := s.boot(t); got.Version != "1" || s.Trial {
@@ -302,7 +339,7 @@ func TestRefused(t *testing.T) {
 	if _, err := s.Install(t.Context(), open(t, write2(t, system("0", 500, 1<<20, private, nil))), older); err != nil {
 		t.Errorf("a wanted downgrade: %v", err)
 	}
-	s.b.broken = true
+	s.b.Broken = true
 	if _, err := s.Install(t.Context(), open(t, write2(t, good)), options); err == nil {
 		t.Error("a worn-out medium was written")
 	}
@@ -324,7 +361,7 @@ func TestSetsAreKept(t *testing.T) {
 	upgrade := func(t *testing.T, change func(*slot.System), without ...string) (*stick, error) {
 		s := newStick(t, nil)
 		running := system("1", 1000, 3<<20, private, with("wifi", "snmp"))
-		copy(s.a.stable[slotSize-slot.TrailerSize:], running[len(running)-slot.TrailerSize:])
+		copy(s.a.Stable[slotSize-slot.TrailerSize:], running[len(running)-slot.TrailerSize:])
 		o := options
 		o.Without = without
 		_, err := s.Install(t.Context(), open(t, write2(t, system("2", 2000, 1<<20, private, change))), o)
@@ -343,7 +380,7 @@ func TestSetsAreKept(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v: expected %q", name, err, c.says)
 		}
-		if len(bytes.Trim(s.b.stable, "\x00")) > 0 {
+		if len(bytes.Trim(s.b.Stable, "\x00")) > 0 {
 			t.Errorf("%s: the other slot was touched", name)
 		}
 	}

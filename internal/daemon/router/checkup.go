@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/appliance/boot"
 	"minne/internal/base/health"
 	"minne/internal/base/medium"
 	"minne/internal/base/tick"
@@ -47,6 +48,7 @@ func newCheckup(p parts) *checkup {
 		func(context.Context) map[string]string { return p.fastpath.Trouble() },
 		func(context.Context) map[string]string { return roomTrouble(p.inst.StateDir) },
 		p.services.trouble,
+		func(context.Context) map[string]string { return slotTrouble() },
 		func(ctx context.Context) map[string]string { return routeTrouble(ctx, p.kernel) },
 	}
 	return c
@@ -121,4 +123,13 @@ func roomTrouble(dir string) map[string]string {
 		return trouble("the file system has no free inodes; commits will fail")
 	}
 	return nil
+}
+
+// slotTrouble tells of a system of the image that did not get well.
+func slotTrouble() map[string]string {
+	r, err := boot.ReadReport()
+	if err != nil || r.Failed == "" {
+		return nil
+	}
+	return map[string]string{"slot " + r.Failed: boot.NeverWell(r.Failed)}
 }

@@ -210,7 +210,7 @@ func TestReadOnlyMedium(t *testing.T) {
 	up(m)
 	forwards(t, m)
 	m.Write("/tmp/minne.yaml", strings.Replace(plain, "edge", "changed", 1))
-	if out, code := m.Try("minne apply /tmp/minne.yaml"); code != "1" || !strings.Contains(out, "can't be written") {
+	if out, code := m.Try("minne apply /tmp/minne.yaml"); code != "1" || !strings.Contains(out, "cannot write the boot medium") {
 		t.Errorf("a commit onto a medium that can't be written: exit code %s\n%s", code, out)
 	}
 	forwards(t, m)

@@ -56,8 +56,13 @@ type Relayed struct {
 	Dropped   map[string]uint64 `json:"dropped"`  // by reason
 }
 
-// Observe tells of all interfaces that the relay serves or has served.
-func (r *Relay) Observe(context.Context) ([]Relayed, error) {
+// Observed is what became of the messages of all interfaces that the relay serves or has served.
+type Observed struct {
+	Interfaces []Relayed `json:"interfaces"`
+}
+
+// Observe reads the counts.
+func (r *Relay) Observe(context.Context) (Observed, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list := []Relayed{}
@@ -71,13 +76,13 @@ func (r *Relay) Observe(context.Context) ([]Relayed, error) {
 		c.mu.Unlock()
 		list = append(list, one)
 	}
-	return list, nil
+	return Observed{list}, nil
 }
 
 // table prints it, a line for each reason.
-func table(list []Relayed) service.Table {
+func table(o Observed) service.Table {
 	t := service.Table{Head: []string{"Interface", ">Requests", ">Answers", ">Dropped", "~Why"}, Empty: "no DHCP relay (there is no section services.dhcp-relay in the configuration)"}
-	for _, one := range list {
+	for _, one := range o.Interfaces {
 		name, requests, answers := one.Interface, strconv.FormatUint(one.Requests, 10), strconv.FormatUint(one.Answers, 10)
 		if len(one.Dropped) == 0 {
 			t.Rows = append(t.Rows, []string{name, requests, answers, "0", "-"})

@@ -146,6 +146,10 @@ func (r *round) withoutLocal() (list []*bound) {
 	return list
 }
 
+// localTries is how often the kernel is asked for a link-local address before it counts as making none: what it makes may be
+// removed at once, by the next of the up to ten rounds of "ip addr flush".
+const localTries = 12
+
 // linkLocals lets the kernel make the link-local addresses that were removed. Setting how it makes them
 // (addr_gen_mode) is what brings it to make one: first to none, then back.
 func (r *round) linkLocals() error {
@@ -169,15 +173,18 @@ func (r *round) linkLocals() error {
 		}
 		object := "the IPv6 link-local address on " + b.Name
 		r.add(plan.Change{Action: plan.Add, Object: object}, func(context.Context) error {
-			if err := errors.Join(r.system.setSetting(path, none), r.system.setSetting(path, mode)); err != nil {
-				return err
+			for range localTries {
+				if err := errors.Join(r.system.setSetting(path, none), r.system.setSetting(path, mode)); err != nil {
+					return err
+				}
+				if err := r.lookAgain(); err != nil {
+					return err
+				}
+				if !slices.Contains(r.withoutLocal(), b) {
+					return nil
+				}
 			}
-			if err := r.lookAgain(); err != nil {
-				return err
-			}
-			if slices.Contains(r.withoutLocal(), b) {
-				r.noLocal[b.link.Index] = true // the kernel makes none for such a link
-			}
+			r.noLocal[b.link.Index] = true // the kernel makes none for such a link
 			return nil
 		}).of(b.Name, object+" was removed")
 	}

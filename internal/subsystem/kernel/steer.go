@@ -37,26 +37,10 @@ type sessions struct{ bgp, bfd, bfdMultihop, ospf, any [2]bool }
 
 func sessionsOf(cfg *config.Config) (s sessions) {
 	family := map[bool]int{false: 0, true: 1}
-	if b := cfg.Routing.BGP; b != nil {
-		for _, p := range b.Peers {
-			if p.Disabled {
-				continue
-			}
-			f := family[p.Address.Is6()]
-			far := p.Multihop > 0 || p.ASN == b.ASN
-			s.bgp[f], s.bfd[f] = true, s.bfd[f] || p.BFD.On() && !far
-			s.bfdMultihop[f] = s.bfdMultihop[f] || p.BFD.On() && far
-		}
-	}
-	for f, o := range []*config.OSPF{cfg.Routing.OSPF, cfg.Routing.OSPF3} {
-		if o == nil {
-			continue
-		}
-		for _, a := range o.Areas {
-			for _, i := range a.Interfaces {
-				s.ospf[f], s.bfd[f] = s.ospf[f] || !i.Passive, s.bfd[f] || !i.Passive && i.BFD.On()
-			}
-		}
+	for _, table := range cfg.Protocols() {
+		s.bgpIn(table.BGP, family)
+		s.ospfIn(0, table.OSPF)
+		s.ospfIn(1, table.OSPF3)
 	}
 	for _, i := range cfg.Interfaces {
 		s.any[0], s.any[1] = s.any[0] || i.DHCP.On(), s.any[1] || i.DHCPv6 != nil || i.Delegated != nil
@@ -65,6 +49,34 @@ func sessionsOf(cfg *config.Config) (s sessions) {
 		}
 	}
 	return s
+}
+
+// bgpIn adds the sessions of one table; b may be nil.
+func (s *sessions) bgpIn(b *config.BGP, family map[bool]int) {
+	if b == nil {
+		return
+	}
+	for _, p := range b.Peers {
+		if p.Disabled {
+			continue
+		}
+		f := family[p.Address.Is6()]
+		far := p.Multihop > 0 || p.ASN == b.ASN
+		s.bgp[f], s.bfd[f] = true, s.bfd[f] || p.BFD.On() && !far
+		s.bfdMultihop[f] = s.bfdMultihop[f] || p.BFD.On() && far
+	}
+}
+
+// ospfIn adds the adjacencies of one family and table; o may be nil.
+func (s *sessions) ospfIn(f int, o *config.OSPF) {
+	if o == nil {
+		return
+	}
+	for _, a := range o.Areas {
+		for _, i := range a.Interfaces {
+			s.ospf[f], s.bfd[f] = s.ospf[f] || !i.Passive, s.bfd[f] || !i.Passive && i.BFD.On()
+		}
+	}
 }
 
 // controlTraffic is what a configuration's router receives for itself, and would miss first. Rules by the port of this end come

@@ -142,11 +142,13 @@ func TestControlTrafficOf(t *testing.T) {
 		"routing: {babel: {interfaces: {trunk: {}}}}":                                                                                        "Babel udp6 dst-port 6696; ARP ether proto 0x0806",
 		"services: {ssh: {interfaces: [trunk], port: 2222, passwords: on}}\nsystem: {cpus: {control: [0]}, admin: {password: pw}}":           "SSH tcp4 dst-port 2222; ARP ether proto 0x0806",
 		"routing: {ospf3: {areas: {0: {interfaces: {six: {}}}}}}\ninterfaces: {six: {match: {name: eth1}, addresses: [\"2001:db8::1/64\"]}}": "OSPF ip6 l4proto 89; ND ip6 l4proto 58 type 135; ND ip6 l4proto 58 type 136",
+		"routing: {vrfs: {red: {bgp: {asn: 64500, peers: {a: {address: 192.0.2.2, asn: 64501}}}, ospf: {areas: {0: {interfaces: {trunk: {}}}}}}}}\n" +
+			"interfaces: {red: {vrf: {table: 100, interfaces: [trunk]}}, trunk: {match: {name: eth0}, addresses: [192.0.2.1/24]}}": "BGP tcp4 dst-port 179; OSPF ip4 l4proto 89; BGP tcp4 src-port 179; ARP ether proto 0x0806",
 	} {
 		if !strings.Contains(text, "system:") {
 			text += "\nsystem: {cpus: {control: [0]}, router-id: 192.0.2.1}"
 		}
-		if !strings.Contains(text, "interfaces: {six") {
+		if !strings.Contains(text, "\ninterfaces: {") {
 			text += "\ninterfaces: {trunk: {match: {name: eth0}, addresses: [192.0.2.1/24]}}"
 		}
 		cfg, err := config.Parse("test", []byte("version: 1\n"+text))

@@ -14,14 +14,15 @@ import (
 	"minne/internal/model/packet"
 )
 
-// inVRFs are services on interfaces of two VRFs that have the same addresses.
-const inVRFs = twinVRFs + `
+// inVRFs are services on interfaces of two VRFs that have the same addresses. The ports have names of their own: those of a test
+// stay in the guest until it ends.
+var inVRFs = strings.NewReplacer("vs", "ws", "vb", "wb").Replace(twinVRFs) + `
 services:
   dhcp-relay:
-    vs0: {servers: [10.0.81.2], option-82: {}}
-    vb0: {servers: [10.0.81.2], option-82: {}}
+    ws0: {servers: [10.0.81.2], option-82: {}}
+    wb0: {servers: [10.0.81.2], option-82: {}}
   irdp:
-    vb0: {preference: 3}
+    wb0: {preference: 3}
 `
 
 var everybodyMAC = packet.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
@@ -48,7 +49,7 @@ func TestServicesInVRFs(t *testing.T) {
 		server *net.UDPConn
 	}
 	networks := map[string]*network{}
-	for i, vrf := range []string{"vs", "vb"} {
+	for i, vrf := range []string{"ws", "wb"} {
 		left, right := newHost(t, vrf+"0", vrf+"l"), newHost(t, vrf+"1", vrf+"r")
 		n := &network{host: left.wire(t), mac: packet.MAC{2, 0, 0, 0, 7, byte(i)}}
 		right.do(t, func() {
@@ -64,7 +65,7 @@ func TestServicesInVRFs(t *testing.T) {
 	}
 	r := startRouter(t)
 	r.apply(t, inVRFs)
-	for _, vrf := range []string{"vs", "vb", "vs"} {
+	for _, vrf := range []string{"ws", "wb", "ws"} {
 		n := networks[vrf]
 		n.host.send(t, discover(n.mac))
 		must(t, n.server.SetReadDeadline(time.Now().Add(time.Minute)))
@@ -89,7 +90,7 @@ func TestServicesInVRFs(t *testing.T) {
 			t.Errorf("%s: the host heard %x", vrf, heard)
 		}
 	}
-	r.says(t, "show dhcp-relay", "vb0", "vs0")
+	r.says(t, "show dhcp-relay", "wb0", "ws0")
 
 	from, to := netip.MustParseAddr("10.0.80.2"), netip.MustParseAddr("224.0.0.2")
 	ask := packet.IPv4{Src: from, Dst: to, TTL: 1, Protocol: 1}.Append(nil, []byte{10, 0, 0xf5, 0xff, 0, 0, 0, 0})
@@ -101,14 +102,14 @@ func TestServicesInVRFs(t *testing.T) {
 	}
 	heard := 0
 	until(t, "four advertisements, three of them by itself", func() bool {
-		asks(networks["vb"])
-		asks(networks["vs"])
-		if networks["vb"].host.receive(t, advertised) != nil {
+		asks(networks["wb"])
+		asks(networks["ws"])
+		if networks["wb"].host.receive(t, advertised) != nil {
 			heard++
 		}
 		return heard == 4
 	})
-	if f := networks["vs"].host.receive(t, advertised); f != nil {
+	if f := networks["ws"].host.receive(t, advertised); f != nil {
 		t.Errorf("the other VRF heard %x", f)
 	}
 	r.apply(t, strings.Split(inVRFs, "services:")[0])

@@ -157,7 +157,7 @@ func TestServe(t *testing.T) {
 			t.Errorf("%v heard %x", to, heard)
 		}
 	}
-	const want = `[{"interface":"lan","requests":2,"answers":2,"dropped":{"for another relay":2,"from another relay":2,"not a DHCP message":4,"not from a server":2,"with another's option 82":2}}]`
+	const want = `{"interfaces":[{"interface":"lan","requests":2,"answers":2,"dropped":{"for another relay":2,"from another relay":2,"not a DHCP message":4,"not from a server":2,"with another's option 82":2}}]}`
 	counted := func() string {
 		list, err := relay.Observe(t.Context())
 		text, _ := json.Marshal(list)

@@ -40,7 +40,7 @@ func TestCostIsWithLessWithout(t *testing.T) {
 
 func TestExtraIsMoreLessPlain(t *testing.T) {
 	s := sample([3]float64{100, 110, 100}, 100, 0.001, 40)
-	longer, same := extra(s[0], s[1], s[2])
+	longer, same := statistics.Extra(s[0], s[1], s[2])
 	if longer.Median < 9 || longer.Median > 14 || same.Low > 1 || same.High < -1 || same.High-same.Low > 5 {
 		t.Errorf("%+v, A/A %+v, expected about 11 and 0", longer, same)
 	}

@@ -52,16 +52,6 @@ func Extra(ctx context.Context, plain, more, again Side, n int) (longer, same re
 	if err != nil {
 		return longer, same, err
 	}
-	longer, same = extra(r.times[0], r.times[1], r.times[2])
+	longer, same = statistics.Extra(r.times[0], r.times[1], r.times[2])
 	return longer, same, nil
-}
-
-// extra works out the figures of rounds of plain, more, and again plain.
-func extra(plain, more, again []float64) (longer, same result.Interval) {
-	var ls, ss []float64
-	for i := range more {
-		ls = append(ls, more[i]-(plain[i]+again[i])/2)
-		ss = append(ss, again[i]-plain[i])
-	}
-	return statistics.Interval(ls), statistics.Interval(ss)
 }

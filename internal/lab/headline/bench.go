@@ -10,6 +10,7 @@ import (
 	"minne/internal/lab/closedloop"
 	"minne/internal/lab/device"
 	"minne/internal/lab/fulltable"
+	"minne/internal/lab/programcost"
 )
 
 // Options say what to measure with.
@@ -29,6 +30,7 @@ type Bench struct {
 	policies    once[*closedloop.Policies]
 	translators once[*closedloop.Translators]
 	bridges     once[*closedloop.Bridges]
+	programs    once[*programcost.Bed]
 	cores       once[*coresBench]
 	lookups     once[*fibbench.Report]
 	teardowns   []func() error

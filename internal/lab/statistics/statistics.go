@@ -20,6 +20,17 @@ import (
 
 const resamples = 2000
 
+// Extra is by how much the values of more are above those of plain, which were taken before and again after them in each
+// round, and what the latter two differ by.
+func Extra(plain, more, again []float64) (longer, same result.Interval) {
+	var ls, ss []float64
+	for i := range more {
+		ls = append(ls, more[i]-(plain[i]+again[i])/2)
+		ss = append(ss, again[i]-plain[i])
+	}
+	return Interval(ls), Interval(ss)
+}
+
 // Interval returns the median of the values and its 95 % confidence interval by
 // the percentile bootstrap: the middle 95 % of the medians of samples drawn from
 // the values with replacement. It is seeded: the same values give the same interval. Of

@@ -40,10 +40,11 @@ func (o onNet) metric() uint32 {
 	return metricConnected6
 }
 
-// networks returns the networks of which the kernel has made a connected route.
+// networks returns the networks of which the kernel has made a connected route in the main table. What belongs into a VRF has none
+// there, and goes back into it when somebody has taken it out.
 func (r *round) networks() (list []onNet) {
 	for _, b := range r.bound {
-		if b.link == nil || !b.link.Up || b.Down || b.Name == loopback || r.inVRF(b.link) {
+		if b.link == nil || !b.link.Up || b.Down || b.Name == loopback || b.Table != 0 || r.inVRF(b.link) {
 			continue
 		}
 		for _, a := range r.live {

@@ -22,8 +22,13 @@ func large(from, to *neighbour, address string, ready func() bool, sizes ...int)
 	if err := to.inside(func() (err error) { server, err = net.ListenPacket("udp", address); return err }); err != nil {
 		return err
 	}
-	defer server.Close()
+	ended := make(chan struct{})
+	defer func() { // the port is free when the reader has let go of it
+		server.Close()
+		<-ended
+	}()
 	go func() {
+		defer close(ended)
 		buffer := make([]byte, 1<<16)
 		for {
 			n, who, err := server.ReadFrom(buffer)
@@ -40,14 +45,14 @@ func large(from, to *neighbour, address string, ready func() bool, sizes ...int)
 		return err
 	}
 	defer client.Close()
-	for ended := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		if err := exchange(client, 10); err != nil {
 			return err
 		}
 		if ready() {
 			break
 		}
-		if time.Now().After(ended) {
+		if time.Now().After(end) {
 			return errors.New("the connection does not get ready")
 		}
 	}

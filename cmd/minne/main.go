@@ -37,6 +37,7 @@ var groups = []func(*app) *cobra.Command{
 	newRevisionsCommand,
 	newShowCommand,
 	newStatusCommand,
+	newDoctorCommand,
 	newExplainCommand,
 	newCaptureCommand,
 	newPingCommand,

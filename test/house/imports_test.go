@@ -34,6 +34,7 @@ var neighbours = map[[2]string]string{
 	{"appliance/remotehands", "appliance/slot"}: "reads which slot is used",
 	{"appliance/upgrade", "appliance/slot"}:     "writes a slot",
 	{"base/nl80211", "base/nlmsg"}:              "speaks by its messages",
+	{"base/reach", "base/sendip"}:               "its sum of IP headers",
 	{"daemon/router", "daemon/show"}:            "a view names the function that prints its answer",
 	{"model/api", "model/revisions"}:            "its answers hold revisions",
 	{"model/policy", "model/config"}:            "it compiles the configuration",

@@ -44,6 +44,8 @@ type Daemon struct {
 	zero    zero              // where counters begin
 	quit    context.CancelFunc
 
+	doctor sync.Mutex // held while the doctor looks
+
 	mu    sync.Mutex
 	ended map[string]string // task → why it stopped
 }

@@ -132,9 +132,9 @@ const (
 // colourOf gives words their colour, by how a state begins.
 var colourOf = []struct{ word, colour string }{
 	{"up", green}, {"native", green}, {"ready", green}, {"running", green}, {"established", green}, {"full", green},
-	{"reachable", green}, {"permanent", green}, {"healthy", green}, {"selected", green},
+	{"reachable", green}, {"permanent", green}, {"healthy", green}, {"selected", green}, {"ok", green},
 	{"no-carrier", yellow}, {"generic", yellow}, {"stale", yellow}, {"starting", yellow}, {"delay", yellow}, {"probe", yellow},
-	{"degraded", yellow}, {"repaired", yellow}, {"filling", yellow},
+	{"degraded", yellow}, {"repaired", yellow}, {"filling", yellow}, {"warning", yellow},
 	{"down", red}, {"off", red}, {"not running", red}, {"not in place", red}, {"ended", red}, {"failed", red}, {"incomplete", red},
 	{"dropped", red}, {"denied", red}, {"deny", red}, {"reject", red}, {"unusable", red},
 }

@@ -148,6 +148,14 @@ func (c *checker) oddPrivate(wans []wan) {
 	}
 }
 
+// Untranslated are the private networks inside whose hosts can't be answered, by the ways to the Internet that the file tells.
+func Untranslated(cfg *Config) []Problem {
+	c := newChecker(cfg)
+	c.oddPrivate(c.wans())
+	list, _ := c.problems.shown()
+	return list
+}
+
 // zoneOr is a zone, or a word in the place of none.
 func zoneOr(zone, word string) string {
 	if zone == "" {

@@ -41,7 +41,7 @@ func build(t *testing.T, text string) bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	up, err := network.Up(ctx, binary(t))
 	if err != nil {

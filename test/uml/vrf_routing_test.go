@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -128,14 +129,16 @@ func TestRoutingInVRFs(t *testing.T) {
 			"unreachable default proto static metric 4278198272", "blackhole 10.0.0.0/16 proto static"},
 	}
 	strange := map[string][]string{"main": {"11.2.", "11.3.", "10.0.9.", "dev up1", "dev in1", "dev up2"}, "red": {"9.9.", "11.3.", "up0", "up2"}, "blue": {"11.2.", "9.9.", "10.0.9.", "proto ospf", "up1"}}
-	all := func() error {
+	have := func(counts func(route string) bool) error {
 		for table, want := range tables {
+			want = slices.DeleteFunc(slices.Clone(want), func(route string) bool { return !counts(route) })
 			if err := lines(b.table(t, table), want, strange[table]); err != nil {
 				return fmt.Errorf("table %s: %w", table, err)
 			}
 		}
 		return nil
 	}
+	all := func() error { return have(func(string) bool { return true }) }
 	b.until(t, "all tables have their routes, and no others", all)
 
 	b.reach(t, "core", "11.2.0.1", true)
@@ -148,7 +151,13 @@ func TestRoutingInVRFs(t *testing.T) {
 	b.views(t)
 	b.changesNothing(t)
 
-	// Crashes: nothing of a table is lost, though OSPF has to begin anew.
+	// Crashes: nothing of a table is lost. OSPF's routes come back: zebra holds them for two minutes from the daemon's start on,
+	// which a slow machine may need to get here.
+	held := func() error {
+		return have(func(route string) bool {
+			return !strings.Contains(route, "proto ospf") && !strings.HasPrefix(route, "2001:db8:2:9:")
+		})
+	}
 	b.until(t, "the routes of the adjacencies that were cleared", all)
 	b.run(t, "router", "sh", "-c", "ip monitor route >/run/monitor 2>&1 &")
 	for _, die := range [][]string{{"bgpd", "ospfd", "ospf6d"}, {"zebra"}} {
@@ -156,7 +165,7 @@ func TestRoutingInVRFs(t *testing.T) {
 			b.crash(t, daemon)
 		}
 		b.until(t, "sessions and adjacencies after a crash", func() error { return b.sessions(t, "red", "blue", "") })
-		if err := all(); err != nil && die[0] != "zebra" {
+		if err := held(); err != nil && die[0] != "zebra" {
 			t.Errorf("after a crash of %v: %v", die, err)
 		}
 		if die[0] == "zebra" {

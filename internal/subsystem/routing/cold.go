@@ -17,8 +17,8 @@ import (
 // Cold start. bgpd counts each start as a graceful restart: it holds back the choice of paths until every peer has said all,
 // and then chooses 10,000 a second. After a crash that keeps the kernel's routes while bgpd learns them again. When the
 // kernel has none there is nothing to keep, and with a full table the router would have no routes for two minutes
-// and a half (FRR 10.3). So a bgpd that begins without routes in the kernel defers nothing. FRR 8 keeps the kernel's routes
-// either way, and never defers.
+// and a half (FRR 10.3). So a bgpd that begins without routes in the kernel defers nothing. FRR 8 never
+// defers: hold.go keeps its routes.
 
 // noDeferral is the line by which bgpd chooses paths as routes come.
 const noDeferral = "bgp graceful-restart select-defer-time 0"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// OSPF routes that outlive a crash of their daemon.
+// Routes that outlive a crash of their daemon, with FRR 8.
 //
 // zebra takes a protocol's routes out of the kernel when the protocol's connection ends, unless the protocol has asked
 // it to hold them: the capability of graceful restart. bgpd always asks. ospfd and ospf6d ask from FRR 9 on
@@ -11,7 +11,16 @@
 // file asks in the daemon's place, in zebra's own protocol (lib/zclient.c of FRR 8.4; the numbers are the same
 // in 8.5): connect, say hello as OSPF, ask, hang up. The daemon that starts next is the heir, and so is
 // each successor of its. zebra holds the routes of a client in all tables or in none, but ends the hold table by table:
-// it is asked for every table that it knows. What neighbours do while an FRR 8 daemon restarts is theirs; see docs/design/routing.md.
+// it is asked for every table that it knows.
+//
+// BGP's routes of FRR 8 need the same way for another reason. bgpd tells zebra, family by family, that it has told all its
+// routes, and zebra then removes what was not told again. It says so while routes still wait in its queue, and zebra,
+// which never forgets what was complete before the crash, takes the first family that is complete for all of them. A client
+// that says, in bgpd's place and before it starts, that one more family is pending, multicast, makes zebra wait until the
+// stale time is over: nothing is removed early, and what peers withdrew while bgpd was away stays for that time. A peer
+// without graceful restart ends the hold of its table: bgpd then calls all families complete.
+//
+// What neighbours do while an FRR 8 daemon restarts is theirs; see docs/design/routing.md.
 package routing
 
 import (
@@ -35,7 +44,10 @@ const (
 	zapiCapabilities = 119 // ZEBRA_CLIENT_CAPABILITIES
 
 	holdRoutes  = 1 // ZEBRA_CLIENT_GR_CAPABILITIES
+	pending     = 3 // ZEBRA_CLIENT_ROUTE_UPDATE_PENDING
 	letRoutesGo = 4 // ZEBRA_CLIENT_GR_DISABLE
+
+	afiIP, safiMulticast = uint32(1), uint32(2) // zebra's numbers are IANA's
 
 	holdSeconds = 120 // as long as a graceful restart of OSPF may take, FRR's default
 	defaultVRF  = uint32(0)
@@ -44,11 +56,11 @@ const (
 )
 
 // zapiProtocol are the protocols as zebra numbers them (lib/route_types.txt).
-var zapiProtocol = map[string]byte{ospfd: 6, ospf6d: 7}
+var zapiProtocol = map[string]byte{ospfd: 6, ospf6d: 7, bgpd: 9}
 
 func (h host) zapiSocket() string { return filepath.Join(h.runDir(), "zserv.api") }
 
-// holdFor tells zebra whether to hold the routes of an OSPF daemon that is about to start or to reconnect. What
+// holdFor tells zebra whether to hold the routes of a daemon that is about to start or to reconnect. What
 // a commit changes about it therefore holds from the daemon's next start on.
 func (r *Routing) holdFor(ctx context.Context, daemon string, d Desired) error {
 	protocol, ok := zapiProtocol[daemon]
@@ -69,14 +81,24 @@ func (r *Routing) holdFor(ctx context.Context, daemon string, d Desired) error {
 	if err != nil {
 		return err
 	}
-	if err := r.ask(ctx, name, protocol, tables, strings.Contains(d.text[daemon], "\n graceful-restart\n")); err != nil {
+	hold := strings.Contains(d.text[daemon], "\n graceful-restart\n")
+	request := holdRequest(protocol, tables, hold)
+	if daemon == bgpd {
+		hold = strings.Contains(d.text[bgpd], "\n bgp graceful-restart\n")
+		if keeps, err := r.host.keepsRoutes(ctx); err != nil || !keeps || !hold {
+			return err
+		}
+		request = pendingRequest(protocol, tables)
+	}
+	if err := r.ask(ctx, name, request, tables, hold); err != nil {
 		return fmt.Errorf("ask zebra to hold the routes of a %s that crashes: %w", daemon, err)
 	}
 	return nil
 }
 
-// ask is the short life of a client in a daemon's place.
-func (r *Routing) ask(ctx context.Context, name string, protocol byte, tables map[string]uint32, hold bool) error {
+// ask is the short life of a client in a daemon's place. hold says whether zebra holds the client's routes in the tables
+// when it has worked off the request.
+func (r *Routing) ask(ctx context.Context, name string, request []byte, tables map[string]uint32, hold bool) error {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: r.host.zapiSocket()})
 	if err != nil {
 		return err
@@ -84,7 +106,7 @@ func (r *Routing) ask(ctx context.Context, name string, protocol byte, tables ma
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	if _, err := conn.Write(holdRequest(protocol, tables, hold)); err != nil {
+	if _, err := conn.Write(request); err != nil {
 		return err
 	}
 	// zebra forgets what it has not worked off when a client hangs up.
@@ -183,27 +205,44 @@ func (r *Routing) zebraNeedsAsking(ctx context.Context) (bool, error) {
 
 // holdRequest is what such a client says: hello as a protocol, and whether to hold its routes in some tables.
 func holdRequest(protocol byte, tables map[string]uint32, hold bool) []byte {
-	var b bytes.Buffer
-	message := func(command uint16, body ...any) {
-		var content bytes.Buffer
-		for _, v := range body {
-			binary.Write(&content, binary.BigEndian, v)
-		}
-		const header = 10 // bytes
-		for _, v := range []any{uint16(header + content.Len()), byte(zapiMarker), byte(zapiVersion), defaultVRF, command} {
-			binary.Write(&b, binary.BigEndian, v)
-		}
-		b.Write(content.Bytes())
-	}
-	const instance, session, notify, synchronous = uint16(0), uint32(0), byte(0), byte(0)
-	message(zapiHello, protocol, instance, session, notify, synchronous)
+	b := hello(protocol)
 	for _, name := range sortedKeys(tables) {
-		table := tables[name]
 		if hold {
-			message(zapiCapabilities, uint32(holdRoutes), uint32(holdSeconds), table)
+			b = message(b, zapiCapabilities, uint32(holdRoutes), uint32(holdSeconds), tables[name])
 		} else {
-			message(zapiCapabilities, uint32(letRoutesGo), table)
+			b = message(b, zapiCapabilities, uint32(letRoutesGo), tables[name])
 		}
 	}
-	return b.Bytes()
+	return b
+}
+
+// pendingRequest says hello as a protocol, and that one family of each table is not complete. It asks for the hold as well: a
+// zebra that is as new as the daemon knows nothing of it, and would remove the routes when this client hangs up. zebra does
+// not show what is pending, but works off in one go what came in one piece.
+func pendingRequest(protocol byte, tables map[string]uint32) []byte {
+	b := hello(protocol)
+	for _, name := range sortedKeys(tables) {
+		b = message(b, zapiCapabilities, uint32(holdRoutes), uint32(ribStaleTime), tables[name])
+		b = message(b, zapiCapabilities, uint32(pending), afiIP, safiMulticast, tables[name])
+	}
+	return b
+}
+
+func hello(protocol byte) []byte {
+	const instance, session, notify, synchronous = uint16(0), uint32(0), byte(0), byte(0)
+	return message(nil, zapiHello, protocol, instance, session, notify, synchronous)
+}
+
+// message appends a message to zebra: its header and the values of its body, in network byte order.
+func message(b []byte, command uint16, body ...any) []byte {
+	var content bytes.Buffer
+	for _, v := range body {
+		binary.Write(&content, binary.BigEndian, v)
+	}
+	const header = 10 // bytes
+	var head bytes.Buffer
+	for _, v := range []any{uint16(header + content.Len()), byte(zapiMarker), byte(zapiVersion), defaultVRF, command} {
+		binary.Write(&head, binary.BigEndian, v)
+	}
+	return append(append(b, head.Bytes()...), content.Bytes()...)
 }

@@ -196,6 +196,9 @@ func (r *Routing) ensure(ctx context.Context, daemon string, d Desired) error {
 			other.settled = other.settled && !needsZebra(name) // it has to find this one
 			if other.proc.Alive() {
 				other.resend = true
+				if name == bgpd { // asks by itself, and was not away
+					continue
+				}
 				if err := r.holdFor(ctx, name, d); err != nil {
 					r.log.Warn("zebra will not keep the routes of a daemon that crashes", "daemon", name, "error", err)
 				}

@@ -45,6 +45,7 @@ var groups = []func(*app) *cobra.Command{
 	newMTRCommand,
 	newClearCommand,
 	newFastPathCommand,
+	newLoginCommand,
 	newSetCommand,
 	newWireGuardCommand,
 	newBootCommand,

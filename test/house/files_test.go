@@ -13,6 +13,7 @@ import (
 // renames are the files that may rename, and what they rename.
 var renames = map[string]string{
 	"internal/base/atomicfile/atomicfile.go":    "every file that is replaced as a whole",
+	"internal/base/store/store.go":              "a file that is damaged, out of the way",
 	"internal/daemon/router/companion_files.go": "a directory",
 	"internal/daemon/router/lock.go":            "a file that it holds a lock on",
 	"internal/subsystem/services/ssh/ssh.go":    "what ssh-keygen made",

@@ -19,6 +19,7 @@ import (
 	"minne/internal/subsystem/flows"
 	"minne/internal/subsystem/kernel"
 	"minne/internal/subsystem/routing"
+	"minne/internal/subsystem/services/login"
 	"minne/internal/subsystem/services/service"
 )
 
@@ -68,8 +69,9 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 		routing:  routing.New(inst, faults, log.With("task", "routing")),
 		fastpath: fast,
 		flows:    book,
-		services: startServices(service.Host{RunDir: inst.RunDir, Config: inst.Config, Own: own, Log: log}, kern, faults),
+		services: startServices(service.Host{RunDir: inst.RunDir, StateDir: live, Config: inst.Config, Own: own, Log: log}, kern, faults),
 	}
+	find[*login.Login](p.services).UseFirewall(admission{filter}, metering{book.Meter()})
 	p.reassert = newReassert(log, p.watcher, kern, p.health, p.tick)
 	return p
 }
@@ -125,7 +127,7 @@ func renderFastPath(in Input) (fastpath.Desired, error) {
 // tasks returns what runs as long as the daemon does.
 func (p parts) tasks() []task.Task {
 	return append([]task.Task{p.watcher, p.tick, p.reassert, newFollowFilter(p), p.routing, p.fastpath.Collector(), p.fastpath.Watch(),
-		flows.NewEnds(p.fastpath, p.log.With("task", "conntrack-ends"))}, p.services.tasks()...)
+		flows.NewEnds(p.fastpath, p.flows.Meter(), p.log.With("task", "conntrack-ends"))}, p.services.tasks()...)
 }
 
 // vitals returns the parts that must go on working.

@@ -93,6 +93,9 @@ func coversAddresses(by, r Addresses) bool {
 	if by.Any {
 		return true
 	}
+	if by.Not || r.Not {
+		return by.Not && r.Not && slices.Equal(by.Sets, r.Sets)
+	}
 	if r.Any || len(r.Prefixes) > 0 && (len(by.Prefixes) == 0 || !covers(by.Prefixes, r.Prefixes)) {
 		return false
 	}

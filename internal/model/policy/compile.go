@@ -65,6 +65,7 @@ func Compile(cfg *config.Config, openings []Opening, dir string, reach ...Reach)
 	}
 	c.sets()
 	c.schedules()
+	c.logins()
 	c.p.MSSClamp = cfg.Firewall.MSSClamp.On()
 	for i, p := range cfg.Firewall.Policies {
 		c.policy(fmt.Sprintf("firewall.policies[%d]", i), p)

@@ -126,7 +126,7 @@ func (p *Policy) inAddresses(a Addresses, address netip.Addr) bool {
 	if a.Any || slices.ContainsFunc(a.Prefixes, inside) {
 		return true
 	}
-	return slices.ContainsFunc(a.Sets, func(s int) bool { return p.Sets[s].contains(address) })
+	return slices.ContainsFunc(a.Sets, func(s int) bool { return p.Sets[s].contains(address) }) != a.Not
 }
 
 // contains asks the only prefix that can have the address: the last that begins at it or before.

@@ -55,6 +55,7 @@ type Policy struct {
 	Helpers  []Helper
 	VRFs     []VRF // by name; connections of one are no others' (conntrack zones)
 	MSSClamp bool  // TCP segment sizes are lowered to the route's MTU
+	Portals  []Portal
 
 	pair map[[2]ZoneID]int
 }
@@ -90,6 +91,10 @@ type Set struct {
 	Prefixes []netip.Prefix // of both families, sorted, none inside another
 	Ports    []PortRange    // sorted, none overlapping another
 	Timeout  time.Duration  // of elements that come without their own; 0 for ever
+
+	// Of a service: its elements come and go with what the service knows, and nobody else may change them. With Hosts each is
+	// the address of a host with a MAC address: the kernel takes a source for one only if both are the host's.
+	Fed, Hosts bool
 }
 
 // Pair is the way from one zone to another.
@@ -135,6 +140,7 @@ type Rule struct {
 	ICMP                []ICMPType // one of these; nil for all. Only with Protocols 1, 58
 	HopLimit255         bool       // only from the link itself (RFC 4861)
 	AnyState            bool       // of services: conntrack calls such packets invalid, so it is read before the state
+	Unknown             bool       // of services: hosts need no login for it
 
 	Action    Action
 	Stateless bool
@@ -151,6 +157,7 @@ type Addresses struct {
 	Any      bool
 	Prefixes []netip.Prefix
 	Sets     []int // places in Policy.Sets
+	Not      bool  // it must not be in the set: there is one, and no prefix
 }
 
 // Ports is what a port must be in: one of the ranges or sets.
@@ -216,6 +223,13 @@ type Helper struct {
 	Name     string // of the kernel's helper
 	Protocol uint8
 	Port     uint16
+}
+
+// Portal is a login page: hosts of these interfaces that are not in a set reach it wherever they ask for a page by HTTP.
+type Portal struct {
+	Interfaces []string
+	Admitted   int       // place in Policy.Sets
+	Free       Addresses // what is not redirected
 }
 
 // NATKind is a kind of translation.

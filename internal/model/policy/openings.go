@@ -20,6 +20,7 @@ type Opening struct {
 	Anywhere   bool           // with Out: by every interface
 	IPv4       bool           // only
 	ICMP       []ICMPType     // with Protocols 1: these types; nil for all
+	Unknown    bool           // hosts that have not logged in need it too (services.login)
 }
 
 // open permits what services need.
@@ -27,7 +28,7 @@ func (c *compiler) open(o Opening) {
 	if len(o.Interfaces) == 0 && !(o.Out && o.Anywhere) {
 		return
 	}
-	r := Rule{Text: o.Text, Protocols: o.Protocols, Interfaces: slices.Sorted(slices.Values(o.Interfaces)), IPv4: o.IPv4, ICMP: o.ICMP,
+	r := Rule{Text: o.Text, Protocols: o.Protocols, Interfaces: slices.Sorted(slices.Values(o.Interfaces)), IPv4: o.IPv4, ICMP: o.ICMP, Unknown: o.Unknown,
 		AnyState: slices.ContainsFunc(o.ICMP, ICMPType.untracked)}
 	if o.Port != 0 {
 		r.Ports = onePort(o.Port)

@@ -19,9 +19,9 @@ func (c *compiler) services() {
 	pings := c.cfg.Firewall.ICMPLimit
 	// Neighbour discovery must come from the link itself (RFC 4861); multicast
 	// listener messages do so by their nature.
-	c.service(Rule{Text: "neighbour discovery", Protocols: []uint8{protoICMPv6}, ICMP: icmp6(133, 134, 135, 136, 137), HopLimit255: true})
-	c.service(Rule{Text: "multicast groups of IPv6", Protocols: []uint8{protoICMPv6}, ICMP: icmp6(130, 131, 132, 143)})
-	c.service(Rule{Text: "multicast groups of IPv4", Protocols: []uint8{2}})
+	c.service(Rule{Text: "neighbour discovery", Protocols: []uint8{protoICMPv6}, ICMP: icmp6(133, 134, 135, 136, 137), HopLimit255: true, Unknown: true})
+	c.service(Rule{Text: "multicast groups of IPv6", Protocols: []uint8{protoICMPv6}, ICMP: icmp6(130, 131, 132, 143), Unknown: true})
+	c.service(Rule{Text: "multicast groups of IPv4", Protocols: []uint8{2}, Unknown: true})
 	c.service(Rule{Text: "ping", Protocols: protocolWords["ping"].protocols, ICMP: protocolWords["ping"].icmp,
 		Limit: &Limit{Rate: pings, Per: time.Second, Burst: pings}})
 	c.bgpService()
@@ -50,7 +50,13 @@ func (c *compiler) service(r Rule) {
 // serviceIn adds a permission to reach the router.
 func (c *compiler) serviceIn(r Rule) {
 	r.To = []ZoneID{Self}
-	c.permit(r, r.Source)
+	if r.Unknown {
+		c.permit(r, r.Source)
+		return
+	}
+	for _, one := range c.behindLogin(r) {
+		c.permit(one, one.Source)
+	}
 }
 
 // serviceOut adds a permission for what the router sends.
@@ -69,7 +75,7 @@ func (c *compiler) permit(r Rule, others Addresses) {
 	if len(others.Prefixes) > 0 {
 		r.IPv4, r.IPv6 = r.IPv4 && has(others.Prefixes, true), r.IPv6 && has(others.Prefixes, false)
 	}
-	r.Source.Any, r.Destination.Any = len(r.Source.Prefixes) == 0, len(r.Destination.Prefixes) == 0
+	r.Source.Any, r.Destination.Any = len(r.Source.Prefixes)+len(r.Source.Sets) == 0, len(r.Destination.Prefixes) == 0
 	r.SourcePorts.Any, r.Ports.Any = len(r.SourcePorts.Ranges) == 0, len(r.Ports.Ranges) == 0
 	r.ID = len(c.p.Rules) + len(c.p.Services) + 1
 	c.p.Services = append(c.p.Services, r)

@@ -20,7 +20,7 @@ func TestWhatEndsInConntrackEndsHere(t *testing.T) {
 	u := newUplinks(t, translating("masquerade", "masquerade"))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	ends := flows.NewEnds(u.fast, slog.New(slog.DiscardHandler))
+	ends := flows.NewEnds(u.fast, nil, slog.New(slog.DiscardHandler))
 	go func() { defer close(done); _ = ends.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
 	<-ends.Ready()

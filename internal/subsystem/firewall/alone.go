@@ -116,7 +116,7 @@ func zoneAlone(p *policy.Policy, pair *policy.Pair) (lines []nft.Rule) {
 // deny more.
 func plainly(p *policy.Policy, r *policy.Rule) (lines []nft.Rule) {
 	drop := r.Action != policy.Permit || r.Limit != nil
-	if !drop && r.Schedule != nil {
+	if !drop && (r.Schedule != nil || r.Source.Not || r.Destination.Not) {
 		return nil
 	}
 	sources, destinations := addresses(p, r.Source, drop), addresses(p, r.Destination, drop)
@@ -192,7 +192,7 @@ func uppers(r *policy.Rule) (list []nft.Rule) {
 
 // addresses are those that a rule surely matches; to drop, all that it may match.
 func addresses(p *policy.Policy, a policy.Addresses, drop bool) []netip.Prefix {
-	if a.Any || drop && len(a.Sets) > 0 {
+	if a.Any || drop && len(a.Sets) > 0 { // one that must not be in a set is dropped by nothing else
 		return []netip.Prefix{{}}
 	}
 	list := slices.Clone(a.Prefixes)

@@ -59,6 +59,8 @@ type Firewall struct {
 	desired  Desired  // what was last applied
 	standing standing // what is in the kernel, see stand.go
 	live     *ledger
+	fed      map[string]Fed                          // what services feed, by set, see feed.go
+	hosts    func(put, out Fed)                      // hears of hosts; nil for nobody
 	timer    *time.Timer                             // for the next live element whose time is up
 	clock    *time.Timer                             // for the next look at schedules, see clock.go; nil when there are none
 	after    func(time.Duration, func()) *time.Timer // starts clock; tests keep it from firing
@@ -68,7 +70,7 @@ type Firewall struct {
 // New returns the firewall of the process's network namespace. The live elements
 // of its sets are kept in the directory stateDir.
 func New(stateDir string, log *slog.Logger) *Firewall {
-	f := &Firewall{log: log, book: health.NewBook(log), after: time.AfterFunc}
+	f := &Firewall{log: log, book: health.NewBook(log), after: time.AfterFunc, fed: map[string]Fed{}}
 	var err error
 	if f.live, err = readLedger(filepath.Join(stateDir, "sets.journal"), newKernelClocks()); err != nil {
 		log.Error("some live set elements cannot be read; continuing with the others", "error", err)
@@ -204,7 +206,9 @@ func (f *Firewall) WithLive(p *policy.Policy) *policy.Policy {
 	with.Sets = slices.Clone(p.Sets)
 	for i := range with.Sets {
 		s := &with.Sets[i]
-		if live := inForce(s, f.live.sorted(s.Name)); len(live) > 0 {
+		if s.Fed {
+			s.Prefixes = f.fedPrefixes(s.Name)
+		} else if live := inForce(s, f.live.sorted(s.Name)); len(live) > 0 {
 			s.Prefixes = slices.Concat(s.Prefixes, live)
 			slices.SortFunc(s.Prefixes, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
 		}

@@ -45,6 +45,9 @@ func (f *Firewall) LiveElements(set string) []netip.Prefix {
 	if err != nil {
 		return nil
 	}
+	if s.Fed {
+		return f.fedPrefixes(set)
+	}
 	return inForce(s, f.live.sorted(set))
 }
 
@@ -90,7 +93,7 @@ func mayForbid(p *policy.Policy, t setChange) bool {
 	for _, rules := range [][]policy.Rule{p.Rules, p.Services} {
 		for i := range rules {
 			changed := t.added
-			if rules[i].Action == policy.Permit {
+			if (rules[i].Action == policy.Permit) != (rules[i].Source.Not || rules[i].Destination.Not) {
 				changed = t.deleted
 			}
 			if len(changed) > 0 && namesSet(p, &rules[i], t.set.Name) {

@@ -19,6 +19,9 @@ import (
 // sources after; a pair of zones is matched by its interfaces.
 func (t *text) nat() {
 	var before, after []string
+	for i := range t.p.Portals {
+		before = append(before, t.portal(&t.p.Portals[i])...)
+	}
 	for i := range t.p.NAT {
 		n := &t.p.NAT[i]
 		if t.empty(n.From) || n.Kind != policy.PortForward && t.empty(n.To) {
@@ -43,6 +46,20 @@ func (t *text) nat() {
 	if len(after) > 0 {
 		t.chain("translate_out", append([]string{"type nat hook postrouting priority srcnat; policy accept;"}, after...)...)
 	}
+}
+
+// portal are the lines that lead who asks for a page to the login page, but for pages that are free.
+func (t *text) portal(p *policy.Portal) (lines []string) {
+	from := "iifname " + oneOf(quoted(p.Interfaces)) + " tcp dport 80"
+	if !p.Free.Any && len(p.Free.Prefixes)+len(p.Free.Sets) > 0 {
+		for _, free := range t.addresses(p.Free, "daddr") {
+			lines = append(lines, from+" "+free.text+" accept")
+		}
+	}
+	for _, who := range t.addresses(policy.Addresses{Sets: []int{p.Admitted}, Not: true}, "saddr") {
+		lines = append(lines, from+" "+who.text+` fib daddr type != local counter redirect to :80 comment "login page"`)
+	}
+	return lines
 }
 
 // empty reports whether zones have no interfaces: no packet comes from there.

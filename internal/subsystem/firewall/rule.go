@@ -182,11 +182,26 @@ func (t *text) addresses(a policy.Addresses, field string) (list []alternative) 
 		list = append(list, alternative{false, true, "ip6 " + field + " " + oneOf(six)})
 	}
 	for _, s := range a.Sets {
-		name := t.p.Sets[s].Name
-		list = append(list, alternative{true, false, "ip " + field + " @" + name + "_v4"}, alternative{false, true, "ip6 " + field + " @" + name + "_v6"})
+		list = append(list, t.inSet(s, field, "ip", "_v4", a.Not), t.inSet(s, field, "ip6", "_v6", a.Not))
 	}
 	return list
 }
+
+// inSet asks whether the address of one family is in a set, or is not. The source of a host is one with its MAC address.
+func (t *text) inSet(set int, field, ip, suffix string, not bool) alternative {
+	s := &t.p.Sets[set]
+	what, name, is := ip+" "+field, s.Name+suffix, " @"
+	if s.Hosts && field == "saddr" {
+		what, name = "ether saddr . "+what, s.Name+hostsSuffix+suffix
+	}
+	if not {
+		is = " != @"
+	}
+	return alternative{ip == "ip", ip == "ip6", what + is + name}
+}
+
+// hostsSuffix is in the names of the sets with MAC addresses.
+const hostsSuffix = "_mac"
 
 // upper matches protocols, ports and types.
 func (t *text) upper(r *policy.Rule) (list []alternative) {

@@ -92,6 +92,8 @@ func elementText(p netip.Prefix, u until, now time.Duration) string {
 // fits says why a set can't hold a prefix.
 func fits(s *policy.Set, p netip.Prefix) error {
 	switch {
+	case s.Fed:
+		return fmt.Errorf("set %s follows who is logged in: use minne login", s.Name)
 	case s.Kind == policy.PortSet:
 		return fmt.Errorf("set %s holds ports: change it in the configuration", s.Name)
 	case s.Kind == policy.AddressSet && !p.IsSingleIP():
@@ -339,6 +341,12 @@ func (f *Firewall) Elements(name string) ([]SetElement, error) {
 	}
 	for _, r := range s.Ports {
 		list = append(list, SetElement{Element: r.String()})
+	}
+	if s.Fed {
+		for _, p := range f.fedPrefixes(name) {
+			list = append(list, SetElement{Element: policy.ElementText(p), Live: true})
+		}
+		return list, nil
 	}
 	now := f.live.now()
 	for p, u := range f.live.set(name).AllSorted() {

@@ -234,7 +234,20 @@ func (f *Firewall) setsDiffer(p *policy.Policy) (words []string, err error) {
 				enter(&lasting, p)
 			}
 		}
+		if s.Fed {
+			for _, p := range f.fedPrefixes(s.Name) {
+				enter(&all, p)
+				enter(&lasting, p)
+			}
+		}
 		f.mu.Unlock()
+		if s.Hosts {
+			more, err := f.hostsDiffer(s)
+			if err != nil {
+				return nil, err
+			}
+			words = append(words, more...)
+		}
 		for family, four := range []bool{true, false} {
 			name := kernelSet(s.Name, four)
 			is, err := nft.Spans(tableName, name, s.Kind == policy.PrefixSet)
@@ -252,7 +265,7 @@ func (f *Firewall) setsDiffer(p *policy.Policy) (words []string, err error) {
 // place loads the table of a policy, and the guard behind it. The caller holds order.
 func (f *Firewall) place(ctx context.Context, of, p *policy.Policy, script, print string) error {
 	f.mu.Lock()
-	script += f.live.script(p)
+	script += f.live.script(p) + f.fedScript(p)
 	f.mu.Unlock()
 	image, err := nft.Load(ctx, tableName, script)
 	if err != nil {

@@ -105,6 +105,10 @@ func (t *text) sets() {
 		}
 		t.set(s.Name+"_v4", "ipv4_addr", flags, four)
 		t.set(s.Name+"_v6", "ipv6_addr", flags, six)
+		if s.Hosts {
+			t.set(s.Name+hostsSuffix+"_v4", "ether_addr . ipv4_addr", flags, nil)
+			t.set(s.Name+hostsSuffix+"_v6", "ether_addr . ipv6_addr", flags, nil)
+		}
 	}
 }
 

@@ -154,6 +154,7 @@ func (k *kept) stats() (connections int, forgotten uint64) {
 
 // FlowEnded takes in what a flow had counted.
 func (t *Table) FlowEnded(e flow.Ended) {
+	t.meter.end(e.Key.Source, e.Key.Destination, e.Bytes)
 	if t.ended.add(&e) {
 		go t.prune()
 	}

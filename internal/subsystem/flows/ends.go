@@ -30,12 +30,13 @@ type Carrier interface{ EndConnections([]flow.Key) }
 type Ends struct {
 	log     *slog.Logger
 	carrier Carrier
+	meter   *Meter // hears of them too; nil for none
 	ready   chan struct{}
 }
 
 // NewEnds returns the task.
-func NewEnds(c Carrier, log *slog.Logger) *Ends {
-	return &Ends{log: log, carrier: c, ready: make(chan struct{})}
+func NewEnds(c Carrier, meter *Meter, log *slog.Logger) *Ends {
+	return &Ends{log: log, carrier: c, meter: meter, ready: make(chan struct{})}
 }
 
 func (*Ends) String() string { return "conntrack-ends" }
@@ -66,14 +67,14 @@ func (e *Ends) Run(ctx context.Context) error {
 		case err != nil:
 			return fmt.Errorf("listening for the end of connections: %w", err)
 		}
-		if keys := endedKeys(in[:n]); len(keys) > 0 {
+		if keys := endedKeys(in[:n], e.meter); len(keys) > 0 {
 			e.carrier.EndConnections(keys)
 		}
 	}
 }
 
 // endedKeys are the keys of who opened the connections that messages tell of.
-func endedKeys(in []byte) (keys []flow.Key) {
+func endedKeys(in []byte, meter *Meter) (keys []flow.Key) {
 	for len(in) > 0 {
 		m, rest, err := nlmsg.Next(in)
 		if err != nil {
@@ -83,6 +84,9 @@ func endedKeys(in []byte) (keys []flow.Key) {
 		c.decode(m.Body) // which calls none that ends a connection
 		if c.Key[0].Source.IsValid() {
 			keys = append(keys, c.Key[0])
+			if meter != nil {
+				meter.end(c.Key[0].Source, c.Key[1].Source, c.Bytes)
+			}
 		}
 		in = rest
 	}

@@ -87,12 +87,13 @@ type Table struct {
 	turn  chan struct{} // a place for the question that is being answered
 	pause time.Duration
 	ended *kept
+	meter *Meter
 }
 
 // New returns a Table. fast may be nil, for a router without a fast path; zoneOf gives the
 // zone of each interface, none without a firewall. The fast path tells the Table of flows that end.
 func New(fast FastPath, zoneOf func() map[string]string) *Table {
-	return &Table{fast: fast, zones: zoneOf, turn: make(chan struct{}, 1), pause: time.Second, ended: newKept()}
+	return &Table{fast: fast, zones: zoneOf, turn: make(chan struct{}, 1), pause: time.Second, ended: newKept(), meter: newMeter(fast)}
 }
 
 // begin waits for the question before. end lets the next one begin.

@@ -20,6 +20,7 @@ type Elements struct {
 	Delete   bool          // take out; what is not there is no error
 	Timeout  time.Duration // of what is put in; 0 for ever
 	Prefixes []netip.Prefix
+	Keys     [][]byte // in the place of Prefixes, of a set of another type: as the kernel has them, each part in whole words of 4 bytes
 }
 
 // messageBytes is how long the list of elements in one message may become; an attribute's length
@@ -39,6 +40,11 @@ func Change(table string, changes []Elements) error {
 			m, rest = c.message(table, rest)
 			messages = append(messages, m)
 		}
+		for rest := c.Keys; len(rest) > 0; {
+			var m message
+			m, rest = c.keys(table, rest)
+			messages = append(messages, m)
+		}
 	}
 	if len(messages) == 0 {
 		return nil
@@ -51,19 +57,35 @@ func Change(table string, changes []Elements) error {
 
 // message is as many elements as fit into one, and the rest.
 func (c *Elements) message(table string, prefixes []netip.Prefix) (m message, rest []netip.Prefix) {
-	kind, flags := uint16(unix.NFT_MSG_NEWSETELEM), uint16(unix.NLM_F_REQUEST|unix.NLM_F_CREATE)
-	if c.Delete {
-		kind, flags = destroySetElement, unix.NLM_F_REQUEST
-	}
-	m = newMessage(kindOf(kind), flags, unix.NFPROTO_INET)
-	m = m.text(unix.NFTA_SET_ELEM_LIST_TABLE, table).text(unix.NFTA_SET_ELEM_LIST_SET, c.Set)
-	m, list := m.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
+	m, list := c.head(table)
 	for len(prefixes) > 0 && len(m) < messageBytes {
 		m = c.element(m, prefixes[0])
 		prefixes = prefixes[1:]
 	}
 	m.close(list)
 	return m.end(), prefixes
+}
+
+// keys is message for keys.
+func (c *Elements) keys(table string, keys [][]byte) (m message, rest [][]byte) {
+	m, list := c.head(table)
+	for len(keys) > 0 && len(m) < messageBytes {
+		m = c.key(m, keys[0], false)
+		keys = keys[1:]
+	}
+	m.close(list)
+	return m.end(), keys
+}
+
+// head begins a message with elements.
+func (c *Elements) head(table string) (m message, list int) {
+	kind, flags := uint16(unix.NFT_MSG_NEWSETELEM), uint16(unix.NLM_F_REQUEST|unix.NLM_F_CREATE)
+	if c.Delete {
+		kind, flags = destroySetElement, unix.NLM_F_REQUEST
+	}
+	m = newMessage(kindOf(kind), flags, unix.NFPROTO_INET)
+	m = m.text(unix.NFTA_SET_ELEM_LIST_TABLE, table).text(unix.NFTA_SET_ELEM_LIST_SET, c.Set)
+	return m.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
 }
 
 // element writes an address; of networks, where they begin and the first address behind them.
@@ -79,12 +101,16 @@ func (c *Elements) element(m message, p netip.Prefix) message {
 }
 
 func (c *Elements) bound(m message, a netip.Addr, end bool) message {
+	return c.key(m, a.AsSlice(), end)
+}
+
+func (c *Elements) key(m message, value []byte, end bool) message {
 	m, element := m.nest(unix.NFTA_LIST_ELEM)
 	if end {
 		m = m.attribute(unix.NFTA_SET_ELEM_FLAGS, binary.BigEndian.AppendUint32(nil, unix.NFT_SET_ELEM_INTERVAL_END))
 	}
 	m, key := m.nest(unix.NFTA_SET_ELEM_KEY)
-	m = m.attribute(unix.NFTA_DATA_VALUE, a.AsSlice())
+	m = m.attribute(unix.NFTA_DATA_VALUE, value)
 	m.close(key)
 	if c.Timeout > 0 && !end && !c.Delete {
 		m = m.attribute(unix.NFTA_SET_ELEM_TIMEOUT, binary.BigEndian.AppendUint64(nil, uint64(max(1, c.Timeout.Milliseconds()))))

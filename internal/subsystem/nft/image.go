@@ -269,6 +269,30 @@ func Spans(table, set string, interval bool) (spans []Span, err error) {
 	return spans, nil
 }
 
+// Keys reads the keys of a set's elements, as the kernel has them.
+func Keys(table, set string) (keys [][]byte, err error) {
+	var elements [][]byte
+	for range triesToList {
+		var t talk
+		if t, err = dial(); err != nil {
+			break
+		}
+		elements, err = t.elements(table, set)
+		t.close()
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read set %s of table %s: %w", set, table, err)
+	}
+	for _, e := range elements {
+		key, _ := keyOf(e)
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
 // bound is where a span begins, or the first address behind one.
 type bound struct {
 	a   netip.Addr

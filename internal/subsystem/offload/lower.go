@@ -143,7 +143,7 @@ func meaning(pair *policy.Pair, rules []int, open bool) string {
 func (l *lowering) policy() *filter.Policy {
 	j := &filter.Policy{
 		Zones: map[string]uint8{}, VRFs: map[string]uint32{}, Pairs: map[filter.ZonePair]filter.Pair{},
-		Stateful: len(l.p.NAT) > 0, Translates: len(l.p.NAT) > 0, Beginnings: beginnings(l.p), MSSClamp: l.p.MSSClamp,
+		Stateful: len(l.p.NAT) > 0, Translates: len(l.p.NAT)+len(l.p.Portals) > 0, Beginnings: beginnings(l.p), MSSClamp: l.p.MSSClamp,
 		Counters:    firstDefault(l.p) - 1,
 		ICMPLimited: slices.ContainsFunc(l.p.Limits, func(s policy.SourceLimit) bool { return s.ICMP != nil }),
 	}

@@ -139,6 +139,9 @@ func (l *lowering) rule(r *policy.Rule, v variant, zones []uint8) []classify.Rul
 	if r.IPv6 {
 		one.Family |= classify.IPv6
 	}
+	if r.Source.Not || r.Destination.Not {
+		return l.negated(r, one, v)
+	}
 	var some [4]bool
 	one.Source, some[0] = l.prefixes(&r.Source, v&inSource != 0)
 	one.Destination, some[1] = l.prefixes(&r.Destination, v&inDestination != 0)
@@ -152,6 +155,22 @@ func (l *lowering) rule(r *policy.Rule, v variant, zones []uint8) []classify.Rul
 	}
 	for _, p := range r.Protocols {
 		one.Protocols.Add(p)
+	}
+	return []classify.Rule{one}
+}
+
+// negated writes a rule about packets whose source, or destination, is not in a set. Where the set is compiled into the rules
+// rather than asked for, every packet may be meant, and the kernel looks.
+func (l *lowering) negated(r *policy.Rule, one classify.Rule, v variant) []classify.Rule {
+	side, in := &r.Source, v&inSource != 0
+	if r.Destination.Not {
+		side, in = &r.Destination, v&inDestination != 0
+	}
+	if in {
+		return nil
+	}
+	if _, asked := l.byAddr[side.Sets[0]]; !asked {
+		one.Verdict = filter.Verdict{Action: filter.Kernel}.Word()
 	}
 	return []classify.Rule{one}
 }

@@ -38,7 +38,7 @@ func (l *lowering) candidates() (list []int) {
 	used := map[int]bool{}
 	for i := range l.groups {
 		for s := range l.groups[i].uses {
-			if set := &l.p.Sets[s]; len(set.Prefixes) > LargeSet || set.Timeout > 0 {
+			if set := &l.p.Sets[s]; len(set.Prefixes) > LargeSet || set.Timeout > 0 || set.Fed {
 				used[s] = true
 			}
 		}

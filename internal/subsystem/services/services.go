@@ -17,6 +17,7 @@ import (
 	"minne/internal/subsystem/services/dnsmasq"
 	"minne/internal/subsystem/services/irdp"
 	"minne/internal/subsystem/services/lldp"
+	"minne/internal/subsystem/services/login"
 	"minne/internal/subsystem/services/ntp"
 	"minne/internal/subsystem/services/pppoe"
 	"minne/internal/subsystem/services/resolv"
@@ -37,6 +38,7 @@ var All = []*service.Descriptor{
 	&resolv.Service,
 	&dnsmasq.Service,
 	&dhcprelay.Service,
+	&login.Service,
 	&ntp.Service,
 	&ssh.Service,
 	&lldp.Service,

@@ -231,6 +231,14 @@ func (w *text) dns() {
 	for _, name := range slices.Sorted(maps.Keys(d.Names)) {
 		w.line("host-record=%s", record(name, d.Names[name], d.Domain))
 	}
+	for _, name := range slices.Sorted(maps.Keys(w.cfg.Services.Login)) { // portals have the address of the interface that is asked
+		if l := w.cfg.Services.Login[name]; l.Name != "" {
+			w.line("localise-queries")
+			for _, i := range l.Interfaces {
+				w.line("interface-name=%s,%s", l.Name, i)
+			}
+		}
+	}
 	w.fact("DNS on %s", strings.Join(d.Interfaces, ", "))
 }
 

@@ -47,14 +47,14 @@ func openings(cfg *config.Config) (list []policy.Opening) {
 	on, six := slices.Sorted(maps.Keys(cfg.Services.DHCP)), slices.Sorted(maps.Keys(cfg.Services.DHCPv6))
 	link := []netip.Prefix{netip.MustParsePrefix("fe80::/10")}
 	list = append(list,
-		policy.Opening{Text: "DHCP server", Protocols: udp, From: 68, Port: 67, Interfaces: on, IPv4: true}, // RFC 2131 section 4.1
+		policy.Opening{Text: "DHCP server", Protocols: udp, From: 68, Port: 67, Interfaces: on, IPv4: true, Unknown: true}, // RFC 2131 section 4.1
 		policy.Opening{Text: "DHCP server", Protocols: udp, From: 67, Port: 68, Interfaces: on, IPv4: true, Out: true},
 		// A request to all servers makes no connection (RFC 8415 section 7.2).
-		policy.Opening{Text: "DHCPv6 server", Protocols: udp, Hosts: link, From: 546, Port: 547, Interfaces: six},
+		policy.Opening{Text: "DHCPv6 server", Protocols: udp, Hosts: link, From: 546, Port: 547, Interfaces: six, Unknown: true},
 		policy.Opening{Text: "DHCPv6 server", Protocols: udp, From: 547, Port: 546, Interfaces: six, Out: true})
 	if dns := cfg.Services.DNS; dns != nil {
 		list = append(list,
-			policy.Opening{Text: "DNS", Protocols: both, Port: 53, Interfaces: dns.Interfaces},
+			policy.Opening{Text: "DNS", Protocols: both, Port: 53, Interfaces: dns.Interfaces, Unknown: true},
 			policy.Opening{Text: "DNS queries", Protocols: both, Port: 53, Out: true, Anywhere: true})
 	}
 	return list

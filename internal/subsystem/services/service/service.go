@@ -42,9 +42,10 @@ type Program struct {
 
 // Host is the router that a service is of.
 type Host struct {
-	RunDir string // of the instance
-	Config string // its configuration file
-	Own    bool   // the machine is ours: its clock, its users
+	RunDir   string // of the instance
+	StateDir string // of the instance; in RunDir where the state would wear the medium out
+	Config   string // its configuration file
+	Own      bool   // the machine is ours: its clock, its users
 
 	// Servers takes the DNS servers that a service got from providers, in place of those that it got before.
 	Servers func(service string, list []Server) error

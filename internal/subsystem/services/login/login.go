@@ -131,6 +131,7 @@ type Login struct {
 	tries    map[string]*tries // by host and by account
 	hosts    *hosts
 	counters Counters
+	warned   time.Time // of the last conflict that was logged
 	clock    func() time.Time
 	radius   *asker
 	unsaved  map[hostID]bool // sessions whose counters are newer than those in the store

@@ -162,8 +162,10 @@ func (l *Login) learned(iface string, a netip.Addr, mac config.MAC) {
 	s := l.sessions[hostID{login, mac}]
 	owner, taken := l.owners[login][a]
 	if taken && owner != mac {
-		l.counters.Conflicts++
-		l.log.Warn("an address of a host that is logged in is claimed by another one, which does not get it", "login", login, "address", a, "host", owner, "claims", mac)
+		if l.counters.Conflicts++; l.clock().Sub(l.warned) > time.Minute { // somebody may claim addresses all day
+			l.warned = l.clock()
+			l.log.Warn("an address of a host that is logged in is claimed by another one, which does not get it", "login", login, "address", a, "host", owner, "claims", mac)
+		}
 	}
 	if s == nil {
 		l.radius.appeared(hostID{login, mac})

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,9 +17,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"minne/internal/daemon/page"
 	"minne/internal/daemon/router"
 	"minne/internal/model/api"
 	"minne/internal/subsystem/services"
+	"minne/internal/subsystem/services/web"
 )
 
 func newDaemonCommand(a *app) *cobra.Command {
@@ -61,10 +64,12 @@ func runDaemon(ctx context.Context, a *app, file string) error {
 		return errors.New("the daemon must be started as root")
 	}
 	journal := router.NewJournal(a.err)
-	d, err := router.NewDaemon(inst, slog.New(slog.NewTextHandler(journal, logOptions())), journal, version())
+	log := slog.New(slog.NewTextHandler(journal, logOptions()))
+	d, err := router.NewDaemon(inst, log, journal, version())
 	if err != nil {
 		return err
 	}
+	d.AnswerBy(func(s *api.Server, w *web.Server) http.Handler { return page.New(s, w, log) })
 	return d.Run(ctx)
 }
 

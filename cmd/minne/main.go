@@ -48,6 +48,7 @@ var groups = []func(*app) *cobra.Command{
 	newLoginCommand,
 	newSetCommand,
 	newWireGuardCommand,
+	newWebCommand,
 	newBootCommand,
 	newDaemonCommand,
 	newStopCommand,

@@ -35,6 +35,8 @@ var neighbours = map[[2]string]string{
 	{"appliance/upgrade", "appliance/slot"}:     "writes a slot",
 	{"base/nl80211", "base/nlmsg"}:              "speaks by its messages",
 	{"base/reach", "base/sendip"}:               "its sum of IP headers",
+	{"daemon/page", "daemon/router"}:            "asks the daemon what the commands ask",
+	{"daemon/page", "daemon/show"}:              "has its answers as tables",
 	{"daemon/router", "daemon/show"}:            "a view names the function that prints its answer",
 	{"model/api", "model/revisions"}:            "its answers hold revisions",
 	{"model/policy", "model/config"}:            "it compiles the configuration",

@@ -25,7 +25,7 @@ const (
 // beside the configuration only: the daemon opens them as root.
 func (e *Engine) Plan(ctx context.Context, q api.Commit) (api.Result, error) {
 	reach := policy.Everywhere
-	if api.PeerOf(ctx).UID != 0 {
+	if p := api.PeerOf(ctx); p.UID != 0 && p.May() != api.Admin {
 		reach = policy.Beside
 	}
 	t, err := e.prepareWithin(q, reach)

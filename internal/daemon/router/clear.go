@@ -10,8 +10,8 @@ import (
 
 // What operators clear: sessions.
 var (
-	ClearBGP  = api.Operation[SessionsToClear, Cleared]{Method: "POST", Path: "/v1/clear/bgp", Short: "Reset BGP sessions", Root: true}
-	ClearOSPF = api.Operation[ProcessToClear, Cleared]{Method: "POST", Path: "/v1/clear/ospf", Short: "Restart OSPF", Root: true}
+	ClearBGP  = api.Operation[SessionsToClear, Cleared]{Method: "POST", Path: "/v1/clear/bgp", Short: "Reset BGP sessions", Root: true, Runs: true}
+	ClearOSPF = api.Operation[ProcessToClear, Cleared]{Method: "POST", Path: "/v1/clear/ospf", Short: "Restart OSPF", Root: true, Runs: true}
 )
 
 // SessionsToClear asks to begin BGP sessions anew.

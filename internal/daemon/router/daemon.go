@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"sync"
 	"syscall"
@@ -19,6 +20,7 @@ import (
 	"minne/internal/model/config"
 	"minne/internal/model/revisions"
 	"minne/internal/subsystem/fastpath/choice"
+	"minne/internal/subsystem/services/web"
 )
 
 // How long the start and the end of the daemon may take.
@@ -42,6 +44,7 @@ type Daemon struct {
 	checkup *checkup
 	sampler sampler[counters] // for rates, while somebody asks
 	zero    zero              // where counters begin
+	front   Front             // nil: nobody is answered over the network
 	quit    context.CancelFunc
 
 	doctor sync.Mutex // held while the doctor looks
@@ -112,6 +115,12 @@ func NewDaemon(inst instance.Instance, log *slog.Logger, journal *Journal, versi
 	return d, nil
 }
 
+// Front answers people and programs on the network by asking the API; who they are the listener knows.
+type Front func(*api.Server, *web.Server) http.Handler
+
+// AnswerBy is called before Run.
+func (d *Daemon) AnswerBy(f Front) { d.front = f }
+
 // Run puts the stored configuration in place and serves until ctx ends, the
 // daemon is asked to stop, or a task can't go on. What was put in place stays.
 func (d *Daemon) Run(ctx context.Context) error {
@@ -133,6 +142,10 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.parts.tick.Add(d.checkup.look)
 	server := api.NewServer(d.log)
 	d.endpoints(server)
+	if d.front != nil {
+		listener := find[*web.Server](d.parts.services)
+		listener.AnswerBy(d.front(server, listener))
+	}
 
 	failed := make(chan error, len(d.tasks)+1)
 	var running sync.WaitGroup

@@ -33,7 +33,7 @@ var Firewall = View[FirewallQuestion, firewall.Observed]{
 // What minne set does.
 var (
 	ListSet   = api.Operation[SetQuestion, show.SetView]{Method: "GET", Path: "/v1/set/{name}", Short: "Show what is in a set"}
-	ChangeSet = api.Operation[firewall.SetChange, firewall.SetChanged]{Method: "POST", Path: "/v1/set", Short: "Add elements to a set or delete them", Root: true}
+	ChangeSet = api.Operation[firewall.SetChange, firewall.SetChanged]{Method: "POST", Path: "/v1/set", Short: "Add elements to a set or delete them", Root: true, Runs: true}
 )
 
 // SetQuestion asks for the elements of a set.

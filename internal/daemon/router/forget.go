@@ -20,9 +20,9 @@ import (
 
 // What operators clear: tables and counters.
 var (
-	ClearNeighbors   = api.Operation[NeighborsToClear, Forgotten]{Method: "POST", Path: "/v1/clear/neighbors", Short: "Delete ARP and ND entries", Root: true}
-	ClearConnections = api.Operation[flows.Selection, Forgotten]{Method: "POST", Path: "/v1/clear/connections", Short: "Delete connections", Root: true}
-	ClearCounters    = api.Operation[CountersToClear, api.Empty]{Method: "POST", Path: "/v1/clear/counters", Short: "Reset counters to 0", Root: true}
+	ClearNeighbors   = api.Operation[NeighborsToClear, Forgotten]{Method: "POST", Path: "/v1/clear/neighbors", Short: "Delete ARP and ND entries", Root: true, Runs: true}
+	ClearConnections = api.Operation[flows.Selection, Forgotten]{Method: "POST", Path: "/v1/clear/connections", Short: "Delete connections", Root: true, Runs: true}
+	ClearCounters    = api.Operation[CountersToClear, api.Empty]{Method: "POST", Path: "/v1/clear/counters", Short: "Reset counters to 0", Root: true, Runs: true}
 )
 
 // NeighborsToClear asks for the ARP and ND tables to be learned anew.

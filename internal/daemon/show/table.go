@@ -76,6 +76,10 @@ func (t *table) write(w io.Writer) error { return t.layOut(w, true) }
 func (t *table) rowsOnly(w io.Writer) error { return t.layOut(w, false) }
 
 func (t *table) layOut(w io.Writer, withHead bool) error {
+	if paper, ok := w.(*Paper); ok {
+		paper.put(t, withHead)
+		return nil
+	}
 	screen, _ := w.(*Screen)
 	columns := t.columns(withHead)
 	lines := [][]int{make([]int, len(columns))}

@@ -17,7 +17,8 @@ type Operation[Q, A any] struct {
 	Method  string // GET changes nothing, and has its question in the address
 	Path    string // {name} stands for the question's field of that name
 	Short   string
-	Root    bool         // uid 0 only, which all operations are that change something
+	Root    bool         // uid 0 and the role admin only, which all operations are that change something
+	Runs    bool         // with Root: the role operate may, too; it does not touch the configuration
 	Goes    bool         // the answer goes on: JSON values, one behind the other, until one side hangs up
 	Private bool         // it tells what people say to each other
 	Answers reflect.Type // of the answer for the document, where A is text already; nil for A
@@ -150,8 +151,10 @@ func ServeOn[Q, A any](s *Server, o Operation[Q, A], answer func(ctx context.Con
 func (o Operation[Q, A]) allowed(r *http.Request) error {
 	p := PeerOf(r.Context())
 	switch {
-	case !o.Root || p.UID == 0:
+	case !o.Root || p.May() == Admin || o.Runs && p.May() == Operate:
 		return nil
+	case p.Remote:
+		return &Error{Kind: Denied, Message: fmt.Sprintf("%s has the role %s, which may not do this", p.User, p.Role)}
 	case o.Private:
 		return &Error{Kind: Denied, Message: fmt.Sprintf("packet capture requires root, and this is user %s: run it with sudo", p.User)}
 	}

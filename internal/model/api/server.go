@@ -33,10 +33,39 @@ const LongestAnswer = 10 * time.Minute
 // Group may read through the socket, where the host has such a group.
 const Group = "minne"
 
-// Peer is the process at the other end of the socket.
+// Peer is who asks: the process at the other end of the socket, or somebody who has logged in over the network.
 type Peer struct {
-	UID  uint32
-	User string // name, of the sudo caller if there is one
+	UID    uint32
+	User   string // name, of the sudo caller if there is one
+	Role   Role   // of who is Remote; the socket's peers have that of their UID
+	Remote bool
+}
+
+// NoUID is the UID of peers that have none here.
+const NoUID = ^uint32(0)
+
+// Role is what somebody may do.
+type Role int
+
+// The roles; each may do what those before it may.
+const (
+	Read    Role = iota // look
+	Operate             // reset sessions, connections and counters, and change sets
+	Admin               // everything
+)
+
+// String is the word for a role.
+func (r Role) String() string { return [...]string{"read", "operate", "admin"}[r] }
+
+// May is the role of a peer.
+func (p Peer) May() Role {
+	switch {
+	case p.Remote:
+		return p.Role
+	case p.UID == 0:
+		return Admin
+	}
+	return Read
 }
 
 type peerKey struct{}
@@ -147,6 +176,11 @@ func grantGroup(path string) error {
 	return os.Chmod(path, 0o660)
 }
 
+// ServeFor answers one request of a peer that somebody else has let in.
+func (s *Server) ServeFor(p Peer, w http.ResponseWriter, r *http.Request) {
+	s.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), peerKey{}, p)))
+}
+
 // Serve answers until ctx ends, then gives running requests the grace time.
 func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
 	srv := &http.Server{
@@ -186,7 +220,7 @@ func connPeer(ctx context.Context, c net.Conn) context.Context {
 
 // peerAt asks the kernel who opened the connection.
 func peerAt(c net.Conn) Peer {
-	unknown := Peer{UID: ^uint32(0), User: "unknown"}
+	unknown := Peer{UID: NoUID, User: "unknown"}
 	cred, err := credentials(c)
 	if err != nil {
 		return unknown

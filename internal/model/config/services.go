@@ -19,6 +19,7 @@ type Services struct {
 	SSH                  *SSH                            `yaml:"ssh" json:"ssh,omitempty" doc:"SSH server for the user admin. Absent: no SSH."`
 	LLDP                 *LLDP                           `yaml:"lldp" json:"lldp,omitempty" doc:"LLDP (IEEE 802.1AB): the router announces its name and port to its neighbours on a cable, and shows theirs. Absent: no LLDP."`
 	Login                map[string]*Login               `yaml:"login" json:"login,omitempty" doc:"Networks whose hosts reach only a login page until somebody logs in on them, by name."`
+	Web                  *Web                            `yaml:"web" json:"web,omitempty" doc:"Web page and API over HTTPS. Absent: neither."`
 }
 
 // Admin is the user admin of a router that owns its host.

@@ -24,6 +24,7 @@ import (
 	"minne/internal/subsystem/services/service"
 	"minne/internal/subsystem/services/ssh"
 	"minne/internal/subsystem/services/tunnels"
+	"minne/internal/subsystem/services/web"
 	"minne/internal/subsystem/services/wifi"
 	"minne/internal/subsystem/services/wireguard"
 )
@@ -45,6 +46,7 @@ var All = []*service.Descriptor{
 	&irdp.Service,
 	&wireguard.Service,
 	&tunnels.Service,
+	&web.Service,
 }
 
 // Openings are what the services of a configuration need of the firewall.

@@ -35,7 +35,7 @@ func (p *Page) overview(w http.ResponseWriter, r *request) {
 	}
 	b.Ports = slices.DeleteFunc(all.Interfaces, func(i kernel.Interface) bool { return i.Name == "lo" })
 	// A router without BGP or OSPF has no such view: that is no fault.
-	for _, path := range []string{"bgp/summary", "ospf/neighbors", "ospf6/neighbors"} {
+	for _, path := range []string{"bgp/summary", "ospf/neighbor", "ospf6/neighbor"} {
 		if parts := p.sheetsOf(ctx, r, path); parts != nil {
 			b.Sessions = append(b.Sessions, parts...)
 		}
@@ -61,7 +61,7 @@ func (p *Page) sheetsOf(ctx context.Context, r *request, path string) []show.Par
 	if err != nil {
 		return nil
 	}
-	return slices.DeleteFunc(parts, func(part show.Part) bool { return part.Table == nil })
+	return slices.DeleteFunc(parts, func(part show.Part) bool { return part.Table == nil || len(part.Table.Rows) == 0 })
 }
 
 // mostLive bounds the pages that are kept up to date at once.

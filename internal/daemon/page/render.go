@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,6 +50,9 @@ func (s *sheet) Awaiting() int {
 // words are functions of the templates.
 var words = template.FuncMap{
 	"tone": show.Tone,
+	"many": func(head []show.Heading) bool { return len(head) > 4 },
+	"line": func(text string) bool { return !strings.Contains(strings.TrimSpace(text), "\n") },
+	"trim": func(text string) string { return strings.Trim(text, "\n") },
 	"ago":  func(t time.Time) string { return time.Since(t).Round(time.Second).String() },
 	"when": func(t time.Time) string { return t.Local().Format(time.DateTime) },
 }

@@ -29,8 +29,8 @@ type tab struct{ Title, Path string }
 
 var menu = []section{
 	{Title: "Interfaces", Tabs: []tab{{"Interfaces", "interfaces"}, {"Rates", "rates"}, {"Neighbours", "neighbors"}, {"Bridges", "bridge"}, {"Queues", "queues"}}},
-	{Title: "Routing", Tabs: []tab{{"IPv4 routes", "ip/route"}, {"IPv6 routes", "ipv6/route"}, {"BGP", "bgp/summary"}, {"BGP routes", "bgp/routes"}, {"BGP peers", "bgp/neighbors"}, {"OSPF", "ospf/neighbors"},
-		{"OSPFv3", "ospf6/neighbors"}, {"Babel", "babel/neighbors"}}},
+	{Title: "Routing", Tabs: []tab{{"IPv4 routes", "ip/route"}, {"IPv6 routes", "ipv6/route"}, {"BGP", "bgp/summary"}, {"BGP peers", "bgp/neighbors"}, {"OSPF", "ospf/neighbor"},
+		{"OSPFv3", "ospf6/neighbor"}, {"Babel", "babel/neighbor"}}},
 	{Title: "Firewall", Tabs: []tab{{"Rules", "firewall"}, {"NAT", "nat"}, {"Explain", "/explain"}}},
 	{Title: "Drops", Tabs: []tab{{"Drops", "drops"}}},
 	{Title: "Connections", Tabs: []tab{{"Summary", "flows/summary"}, {"Connections", "flows"}, {"Labels", "labels"}}},
@@ -122,6 +122,9 @@ func (i input) Check() bool { return i.Type.Kind() == reflect.Bool }
 
 // find returns the view of a path, with what in the path belongs to the question: show/interfaces/lan.
 func find(path string) (router.AnyView, map[string]string) {
+	if v := byPath()[path]; v != nil && !strings.Contains(path, "{") {
+		return v, nil
+	}
 	asked := strings.Split(path, "/")
 next:
 	for _, v := range router.Views {

@@ -152,11 +152,16 @@ func (s *Server) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
 	return append(changes, s.all.changes(d.accounts)...), err
 }
 
+// Trust lets those in whom a configuration names, and nobody else. Apply does it, too.
+func (s *Server) Trust(d Desired) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all, s.names = d.accounts, slices.Clone(d.names)
+}
+
 // Apply makes the service work as desired. Who is no user any more is logged out.
 func (s *Server) Apply(ctx context.Context, d Desired) error {
-	s.mu.Lock()
-	s.all, s.names = d.accounts, slices.Clone(d.names)
-	s.mu.Unlock()
+	s.Trust(d)
 	for _, name := range slices.Sorted(keys(d.listeners)) {
 		if err := s.usable(d.listeners[name].Files); err != nil {
 			return err

@@ -255,10 +255,14 @@ func TestForgedForms(t *testing.T) {
 		return func(r *http.Request) { r.Header.Set(name, value) }
 	}
 	for name, try := range map[string]func() (*http.Response, string){
-		"no mark":      func() (*http.Response, string) { return x.ask("POST", "/configuration", form("")) },
-		"wrong mark":   func() (*http.Response, string) { return x.ask("POST", "/configuration", form("AAAA")) },
-		"other site":   func() (*http.Response, string) { return x.ask("POST", "/configuration", form(mark), header("Sec-Fetch-Site", "cross-site")) },
-		"other origin": func() (*http.Response, string) { return x.ask("POST", "/configuration", form(mark), header("Origin", "https://evil.example")) },
+		"no mark":    func() (*http.Response, string) { return x.ask("POST", "/configuration", form("")) },
+		"wrong mark": func() (*http.Response, string) { return x.ask("POST", "/configuration", form("AAAA")) },
+		"other site": func() (*http.Response, string) {
+			return x.ask("POST", "/configuration", form(mark), header("Sec-Fetch-Site", "cross-site"))
+		},
+		"other origin": func() (*http.Response, string) {
+			return x.ask("POST", "/configuration", form(mark), header("Origin", "https://evil.example"))
+		},
 	} {
 		if resp, _ := try(); resp.StatusCode != http.StatusForbidden || len(*x.applied) > 0 {
 			t.Errorf("%s: %s", name, resp.Status)

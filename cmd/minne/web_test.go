@@ -209,3 +209,48 @@ func TestWebAPI(t *testing.T) {
 		}
 	}
 }
+
+// Somebody logs in with the password of the command, sees the router, applies a configuration on trial and keeps it, in the
+// browser alone; the revision has his name. A role that may only look can't.
+func TestWebPage(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	lan := b.newNeighbour("lan")
+	lan.run("ip addr add 192.0.2.9/24 dev eth0")
+	b.start()
+	made := b.want(0, "password of ana: ", "web", "user", "add", "ana", "--role", "admin", "--random").out
+	password := regexp.MustCompile(`password of ana: (\S+)`).FindStringSubmatch(made)[1]
+	file := webText(b, "web: {interfaces: [lan], users: {ana: {role: admin, secret: web-ana}, ben: {role: read, secret: web-ana}}}")
+	b.want(0, "applied", "apply", file)
+	br := lan.browses("192.0.2.1")
+	br.want(303, "", "GET", "/", nil)
+	br.want(401, "wrong name or password", "POST", "/login", url.Values{"user": {"ana"}, "password": {"guess"}})
+	br.want(303, "", "POST", "/login", url.Values{"user": {"ana"}, "password": {password}})
+	br.want(200, "attic", "GET", "/", nil)
+	for _, path := range []string{"/show/interfaces", "/show/ip/route?prefix=192.0.2.9", "/show/firewall", "/show/drops", "/show/flows/summary", "/show/services", "/show/fast-path", "/show/log", "/show/web",
+		"/explain?in=lan&src=192.0.2.9&dst=198.51.100.9&proto=tcp&sport=4000&dport=80"} {
+		if text := br.want(200, "<h1>", "GET", path, nil); strings.Contains(text, `class="trouble"`) {
+			t.Errorf("%s:\n%s", path, text)
+		}
+	}
+	mark := func() string {
+		return regexp.MustCompile(`name="form" value="([A-Z2-7]+)"`).FindStringSubmatch(br.want(200, "", "GET", "/configuration", nil))[1]
+	}
+	next := url.Values{"form": {mark()}, "do": {"check"}, "comment": {"a better name"}, "text": {strings.ReplaceAll(b.read(file), "attic", "cellar")}}
+	br.want(200, "cellar", "POST", "/configuration", next)
+	next.Set("do", "apply")
+	br.want(303, "", "POST", "/configuration", next)
+	br.want(200, "Keep it", "GET", "/", nil)
+	br.want(303, "", "POST", "/confirm", url.Values{"form": {mark()}})
+	b.want(0, "ana@web", "revisions")
+	b.want(0, "cellar", "show", "config")
+	br.want(200, "a better name", "GET", "/revisions", nil)
+	br.want(200, "attic", "GET", "/revisions/1", nil)
+	br.want(303, "", "POST", "/rollback", url.Values{"form": {mark()}, "revision": {"1"}})
+	b.want(0, "attic", "show", "config")
+
+	ben := lan.browses("192.0.2.1")
+	ben.want(303, "", "POST", "/login", url.Values{"user": {"ben"}, "password": {password}})
+	br = ben
+	ben.want(403, "has the role read", "POST", "/rollback", url.Values{"form": {mark()}, "revision": {"1"}})
+}

@@ -129,6 +129,16 @@ var Bridge = View[Nothing, show.BridgeView]{
 	Print: only[Nothing](show.Bridge),
 }
 
+// SpanningTree shows the spanning trees of the bridges.
+var SpanningTree = View[Nothing, show.SpanningTreeView]{
+	Text: Text{Path: "spanning-tree", Short: "Show the spanning trees of the bridges: root, roles and states of ports", Aliases: []string{"stp"}},
+	Read: func(ctx context.Context, d *Daemon, _ Nothing) (v show.SpanningTreeView, err error) {
+		v.Bridges, err = d.parts.kernel.SpanningTrees(ctx)
+		return v, err
+	},
+	Print: only[Nothing](show.SpanningTree),
+}
+
 // Queues shows which CPU serves which queue of the ports.
 var Queues = View[Nothing, show.QueuesView]{
 	Text: Text{Path: "queues", Short: "Show the queues of the ports: CPUs, packets, drops", Aliases: []string{"queue"}},

@@ -32,6 +32,11 @@ type BridgeView struct {
 	Stations []kernel.Station `json:"stations"`
 }
 
+// SpanningTreeView answers show spanning-tree.
+type SpanningTreeView struct {
+	Bridges []kernel.SpanningTree `json:"bridges"`
+}
+
 // QueuesView answers show queues.
 type QueuesView struct {
 	Ports []kernel.PortQueues `json:"ports"`
@@ -153,6 +158,43 @@ func Bridge(w io.Writer, v BridgeView) error {
 		t.row(s.Bridge, vlan, s.MAC, s.Port, s.Kind, age)
 	}
 	return t.write(w)
+}
+
+// SpanningTree prints the tree of each bridge: who is the root, the way to it, and what the ports do.
+func SpanningTree(w io.Writer, v SpanningTreeView) error {
+	if len(v.Bridges) == 0 {
+		_, err := fmt.Fprintln(w, "no bridge")
+		return err
+	}
+	for n, b := range v.Bridges {
+		if n > 0 {
+			fmt.Fprintln(w)
+		}
+		if !b.On {
+			if _, err := fmt.Fprintf(w, "%s: spanning tree off\n", b.Bridge); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(w, "%s: %s\n", b.Bridge, b.ID)
+		if b.IsRoot {
+			fmt.Fprintln(w, "  root: this bridge")
+		} else {
+			fmt.Fprintf(w, "  root: %s, by port %s, cost %d\n", b.Root, orDash(b.RootPort), b.RootCost)
+		}
+		fmt.Fprintf(w, "  hello %g s, max age %g s, forward delay %g s\n", b.Hello, b.MaxAge, b.ForwardDelay)
+		if b.Changing {
+			fmt.Fprintln(w, "  topology change: MAC addresses are forgotten fast")
+		}
+		t := table{head: []string{"Port", "Role", "State", ">Cost", ">Priority", "Designated bridge"}}
+		for _, p := range b.Ports {
+			t.row(p.Port, orDash(p.Role), p.State, fmt.Sprint(p.Cost), fmt.Sprint(p.Priority), p.Designated)
+		}
+		if err := t.write(w); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Queues prints which CPU serves each queue, and what went through it.

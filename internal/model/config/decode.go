@@ -183,6 +183,7 @@ func valueForm(f field) string {
 var textForms = map[reflect.Type]string{
 	addrType:                        addrForm,
 	onOffType:                       switchForm,
+	reflect.TypeFor[SpanningTree](): switchForm,
 	reflect.TypeFor[ASN]():          asnForm,
 	reflect.TypeFor[AreaID]():       areaForm,
 	reflect.TypeFor[MAC]():          macForm,

@@ -50,6 +50,7 @@ var scalarSchemas = map[reflect.Type]object{
 	reflect.TypeFor[AddressRange](): {"type": "string", "pattern": `^[0-9A-Fa-f.:]+ *- *[0-9A-Fa-f.:]+$`, "description": rangeForm},
 	reflect.TypeFor[VLANRange]():    {"type": []string{"integer", "string"}, "minimum": 1, "maximum": 4094, "pattern": `^[0-9]+(-[0-9]+)?$`, "description": vlanRangeForm},
 	reflect.TypeFor[CPURange]():     {"type": []string{"integer", "string"}, "minimum": 0, "maximum": mostCPU, "pattern": `^[0-9]+(-[0-9]+)?$`, "description": cpuRangeForm},
+	reflect.TypeFor[SpanningTree](): {"enum": []any{"on", "off", "yes", "no", true, false}},
 	onOffType:                       {"enum": []any{"on", "off", "yes", "no", true, false}},
 }
 

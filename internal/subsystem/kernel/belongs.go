@@ -86,12 +86,17 @@ func portState(of string, data []byte) string {
 		return "down"
 	case of == bond.name && state >= 0:
 		return map[bool]string{true: portInUse, false: "backup"}[state == 0]
-	case of == bridge.name && state >= len(bridgePortStates):
-		return fmt.Sprint("state ", state)
 	case of == bridge.name && state >= 0:
-		return bridgePortStates[state]
+		return bridgePortState(state)
 	}
 	return ""
+}
+
+func bridgePortState(state int) string {
+	if state >= len(bridgePortStates) {
+		return fmt.Sprint("state ", state)
+	}
+	return bridgePortStates[state]
 }
 
 // belong fills in the names of who belongs to whom.

@@ -22,7 +22,6 @@ import (
 
 // Attributes of linux/if_link.h and linux/if_bridge.h.
 const (
-	iflaBRSTPState     = 5  // IFLA_BR_STP_STATE, in IFLA_INFO_DATA of a bridge
 	iflaBRPortState    = 1  // IFLA_BRPORT_STATE, in IFLA_PROTINFO of a port
 	iflaBRPortIsolated = 33 // IFLA_BRPORT_ISOLATED
 	iflaBridgeFlags    = 0  // IFLA_BRIDGE_FLAGS, in IFLA_AF_SPEC
@@ -39,12 +38,14 @@ const (
 
 // bridging is what the kernel's bridges do, by the index of a link.
 type bridging struct {
-	stp   map[int]bool       // bridges: whether they speak STP
+	trees map[int]tree       // bridges: their spanning trees
 	ports map[int]bridgePort // ports, and the bridges' own side
 }
 
 // bridgePort is a port of a bridge.
 type bridgePort struct {
+	treePort
+	master   int
 	Isolated bool
 	VLANs    map[int]uint16 // with vlanPVID and vlanUntagged
 }
@@ -74,16 +75,11 @@ func (r *round) bridges() error {
 			continue
 		}
 		want := b.Made.Bridge
-		stp, index := false, 0
+		index := 0
 		if b.link != nil {
 			index = b.link.Index
-			stp = now.stp[index]
 		}
-		if stp != want.STP {
-			r.add(plan.Change{Action: plan.Modify, Object: "spanning tree of " + b.Name, From: onOff(stp), To: onOff(want.STP)},
-				r.on(b, func(index int) error { return r.system.setSTP(index, want.STP) })).
-				of(b.Name, fmt.Sprintf("spanning tree of %s was switched %s", b.Name, onOff(stp)))
-		}
+		r.spanningTree(b, now)
 		own := map[int]uint16{}
 		for _, v := range r.bound {
 			if v.Made != nil && v.Made.VLAN != nil && v.Made.VLAN.Parent == b.Name {
@@ -175,7 +171,7 @@ func vlanWords(vlans map[int]uint16) string {
 
 // bridging reads it.
 func (live) bridging() (bridging, error) {
-	now := bridging{stp: map[int]bool{}, ports: map[int]bridgePort{}}
+	now := bridging{trees: map[int]tree{}, ports: map[int]bridgePort{}}
 	a, err := newAsker()
 	if err != nil {
 		return now, err
@@ -183,17 +179,17 @@ func (live) bridging() (bridging, error) {
 	defer a.Close()
 	type state struct {
 		index int
-		stp   bool
+		tree  tree
 	}
 	all, err := dumpAll(context.Background(), a, "bridges", unix.RTM_GETLINK, ifInfoLen, nil, func(m nlmsg.Message) (state, bool) {
-		on, ok := speaksSTP(m.Body)
-		return state{int(int32(native.Uint32(m.Body[4:]))), on}, ok
+		t, ok := treeOf(m.Body)
+		return state{int(int32(native.Uint32(m.Body[4:]))), t}, ok
 	})
 	if err != nil {
 		return now, err
 	}
 	for _, s := range all {
-		now.stp[s.index] = s.stp
+		now.trees[s.index] = s.tree
 	}
 	type port struct {
 		index int
@@ -214,29 +210,6 @@ func (live) bridging() (bridging, error) {
 	return now, err
 }
 
-// speaksSTP reads whether a bridge speaks STP from an RTM_NEWLINK body; ok is false for other links.
-func speaksSTP(body []byte) (on, ok bool) {
-	if len(body) < ifInfoLen || body[0] == familyBridge {
-		return false, false
-	}
-	for kind, value := range nlmsg.Attributes(body[ifInfoLen:]) {
-		if kind != unix.IFLA_LINKINFO || infoKind(value) != bridge.name {
-			continue
-		}
-		for kind, data := range nlmsg.Attributes(value) {
-			if kind != unix.IFLA_INFO_DATA {
-				continue
-			}
-			for kind, v := range nlmsg.Attributes(data) {
-				if kind == iflaBRSTPState && len(v) >= 4 {
-					return native.Uint32(v) != 0, true
-				}
-			}
-		}
-	}
-	return false, false
-}
-
 // decodeBridgePort reads the attributes of a port in a message of the family of bridges.
 func decodeBridgePort(b []byte) bridgePort {
 	p := bridgePort{VLANs: map[int]uint16{}}
@@ -244,10 +217,12 @@ func decodeBridgePort(b []byte) bridgePort {
 		switch kind {
 		case unix.IFLA_PROTINFO:
 			for kind, v := range nlmsg.Attributes(value) {
-				if kind == iflaBRPortIsolated && len(v) > 0 {
+				if p.take(kind, v); kind == iflaBRPortIsolated && len(v) > 0 {
 					p.Isolated = v[0] != 0
 				}
 			}
+		case unix.IFLA_MASTER:
+			p.master = int(uint32Of(value))
 		case unix.IFLA_AF_SPEC:
 			for kind, v := range nlmsg.Attributes(value) {
 				if kind == iflaBridgeVLANInfo && len(v) >= 4 { // struct bridge_vlan_info
@@ -293,23 +268,6 @@ func (live) setBridgeVLAN(index, id int, flags uint16, self, there bool) error {
 		}
 		w.attr(iflaBridgeVLANInfo, native.AppendUint16(native.AppendUint16(nil, flags), uint16(id)))
 		w.unnest(at)
-	})
-}
-
-func (live) setSTP(index int, on bool) error {
-	a, err := newAsker()
-	if err != nil {
-		return err
-	}
-	defer a.Close()
-	return a.request(unix.RTM_NEWLINK, 0, ifInfoLen, func(body []byte, w *builder) {
-		native.PutUint32(body[4:], uint32(index))
-		info := w.nest(unix.IFLA_LINKINFO)
-		w.attr(unix.IFLA_INFO_KIND, []byte(bridge.name))
-		data := w.nest(unix.IFLA_INFO_DATA)
-		w.attr32(iflaBRSTPState, uint32(oneIf(on)))
-		w.unnest(data)
-		w.unnest(info)
 	})
 }
 

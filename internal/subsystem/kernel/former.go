@@ -40,6 +40,8 @@ type formerPort struct {
 	Spread     []int                   `json:"spread,omitempty"`     // the indirection table; empty: the driver's own
 	Spreads    bool                    `json:"spreads,omitempty"`    // it was changed
 	Rules      []ethtool.Match         `json:"rules,omitempty"`
+	Cost       int                     `json:"cost,omitempty"`  // path cost of a port of a bridge; 0: Minne has set none
+	Times      *treeTimes              `json:"times,omitempty"` // of a bridge's spanning tree, as Minne wrote them last; nil for the usual ones
 }
 
 // readFormer reads the note of an earlier daemon. One that can't be read is none: then what it says stays until the next start.
@@ -79,7 +81,7 @@ func (f *former) write() error {
 }
 
 func (p *formerPort) empty() bool {
-	return len(p.Hardware)+len(p.Interrupts)+len(p.Senders)+len(p.Rules) == 0 && !p.Spreads
+	return len(p.Hardware)+len(p.Interrupts)+len(p.Senders)+len(p.Rules) == 0 && !p.Spreads && p.Cost == 0 && p.Times == nil
 }
 
 // spread notes the indirection table: one that is even is the driver's own.
@@ -166,6 +168,9 @@ func (r *round) forgetFormer() error {
 		}
 		if p := r.former.port(b.Name, b.link.Index); p != nil {
 			maps.DeleteFunc(p.Hardware, func(what ethtool.Setting, _ int) bool { return !r.names(b.DesiredInterface, what) })
+			if b.pathCost() == 0 {
+				p.Cost = 0
+			}
 		}
 	}
 	maps.DeleteFunc(r.former.Settings, func(path string, _ string) bool { return !r.sets(path) })

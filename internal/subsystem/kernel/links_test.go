@@ -237,6 +237,9 @@ func (p *pretended) addLink(l netlink.Link) error {
 		p.did("add %s %s", l.Type(), a.Name)
 	}
 	p.devices = append(p.devices, made)
+	if l.Type() == "bridge" && p.now.trees != nil {
+		p.now.trees[made.Index] = tree{Priority: usualBridgePriority, Times: usualTimes}
+	}
 	return nil
 }
 

@@ -30,6 +30,11 @@ func (p *pretended) setMaster(index, master int) error {
 		return unix.EPERM
 	}
 	p.did("%s into %s", l.Name, m.Name)
+	if m.Kind == "bridge" {
+		port := p.now.ports[index]
+		port.treePort, port.master = treePort{State: "forwarding", Cost: 100, Priority: usualPriority, Number: index}, master
+		p.now.ports[index] = port
+	}
 	l.Up = true
 	return nil
 }
@@ -49,7 +54,36 @@ func (p *pretended) setFarEnd(index int, a netip.Addr, there bool) error {
 	return nil
 }
 
-func (p *pretended) setSTP(index int, on bool) error { p.now.stp[index] = on; return nil }
+func (p *pretended) setTree(index int, attribute uint16, to int) error {
+	t := p.now.trees[index]
+	switch attribute {
+	case iflaBRSTPState:
+		t.On = to != 0
+	case iflaBRPriority:
+		t.Priority = to
+	case iflaBRHelloTime, iflaBRMaxAge, iflaBRForwardDelay:
+		if t.isRoot() { // else the kernel keeps it, and tells the root's
+			t.Times[map[uint16]int{iflaBRHelloTime: 0, iflaBRMaxAge: 1, iflaBRForwardDelay: 2}[attribute]] = float64(to) / userTicks
+		}
+	}
+	p.did("bridge %s: %d = %d", p.at(index).Name, attribute, to)
+	p.now.trees[index] = t
+	return nil
+}
+
+func (p *pretended) setTreePort(index int, attribute uint16, to int) error {
+	port := p.now.ports[index]
+	if port.Number == 0 {
+		return unix.EINVAL
+	}
+	if attribute == iflaBRPortCost {
+		port.Cost = to
+	} else {
+		port.Priority = to * kernelPriority
+	}
+	p.now.ports[index] = port
+	return nil
+}
 
 func (p *pretended) setIsolated(index int, on bool) error {
 	port := p.now.ports[index]
@@ -94,7 +128,7 @@ func (p *pretended) removeRule(u tableRule) error {
 // ports is a machine with four ports.
 func ports() *pretended {
 	p := machine()
-	p.now = bridging{map[int]bool{}, map[int]bridgePort{}}
+	p.now = bridging{map[int]tree{}, map[int]bridgePort{}}
 	for n, name := range []string{"eth2", "eth3"} {
 		p.devices = append(p.devices, link{Index: 10 + n, Name: name, MAC: [6]byte{2, 0, 0, 0, 1, byte(n)}, MTU: 1500, Ethernet: true, Up: true})
 	}

@@ -3,7 +3,6 @@
 package kernel
 
 import (
-	"fmt"
 	"net"
 	"net/netip"
 
@@ -64,8 +63,8 @@ func decodeLink(m nlmsg.Message) (l rib.Link, ok bool) {
 	if k, as := typed(l.Kind, b); k != nil && k.describe != nil {
 		k.describe(as, &l)
 	}
-	if stp, ok := speaksSTP(b); ok {
-		l.Settings += fmt.Sprint(stp)
+	if t, ok := treeOf(b); ok {
+		l.Settings += t.settings()
 	}
 	return l, l.Name != "" && l.MTU != 0
 }

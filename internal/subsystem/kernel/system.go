@@ -63,7 +63,8 @@ type system interface {
 	setGroup(index int, group uint32) error
 	setUp(index int, up bool) error
 	setMaster(index, master int) error
-	setSTP(index int, on bool) error
+	setTree(index int, attribute uint16, to int) error
+	setTreePort(index int, attribute uint16, to int) error
 	farEnds() (map[int][]netip.Addr, error)
 	setFarEnd(index int, a netip.Addr, there bool) error
 	setIsolated(index int, on bool) error

@@ -98,7 +98,14 @@ links:
 		}
 		return nil
 	})
-	t.Logf("the session was there again %v after its end", time.Since(ended))
+	there := time.Since(ended)
+	b.until(t, "a packet goes through", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := b.Node("left").Run(ctx, "ping", "-c", "1", "-W", "1", "10.2.0.2")
+		return err
+	})
+	t.Logf("redialed: the session was there again %v after its end, and the first packet was answered %v after it", there, time.Since(ended))
 	b.talk(t, "left", "right", "10.2.0.2", fast)
 
 	b.apply(t, `

@@ -194,6 +194,7 @@ echo "leased $ip, DNS $dns"
 	for _, p := range places {
 		b.served(t, p, event)
 	}
+	b.timeInVRFs(t, dir)
 }
 
 func (b bed) json(into any, args ...string) error {

@@ -22,7 +22,7 @@ unusable (no answer yet, or none for long), false ticker (differs from the other
 func readNTP(ctx context.Context, d *Daemon, _ Nothing) (show.NTPView, error) {
 	s := d.parts.services
 	daemon := find[*ntp.Daemon](s)
-	state := daemon.State()
+	state := daemon.State("")
 	v := show.NTPView{On: state.Object != "", Running: state.Running, OwnClock: s.host.Own}
 	if !v.Running {
 		return v, nil

@@ -42,7 +42,6 @@ func check(cfg *Config, secrets Secrets) *problems {
 	c.delegation()
 	c.staticRoutes()
 	c.services()
-	c.outsideVRFs()
 	c.protocols()
 	c.babel("routing.babel", cfg.Routing.Babel)
 	return c.problems

@@ -330,6 +330,9 @@ func (n *NTP) check(c *checker, path string) {
 			c.refuse(indexPath(path+".servers", i), fmt.Sprintf("%q is neither a name nor an address", abridge(s)), "as 2.debian.pool.ntp.org or 192.0.2.123", "")
 		}
 	}
+	if c.cfg.Interfaces[n.VRF] != nil && c.cfg.Kind(n.VRF).Name != "vrf" {
+		c.refuse(path+".vrf", n.VRF+" is no VRF", "an interface with vrf: {table: N}", "")
+	}
 	c.servesAll(path+".interfaces", n.Interfaces, "NTP server")
 }
 

@@ -4,7 +4,6 @@ package config
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -99,21 +98,6 @@ func (c *checker) bundled(at, name, master string, i *Interface) {
 		case strings.HasPrefix(use.Path, "services.lldp."): // its frames belong to cables
 		default:
 			c.refuse(use.Path, fmt.Sprintf("%s is a port of %s and has no packets of its own", name, master), "an interface that is no port of another one", master)
-		}
-	}
-}
-
-// mainTableOnly are the sections whose programs know the main routing table alone.
-var mainTableOnly = []string{"services.ntp."}
-
-// outsideVRFs refuses interfaces in a VRF where a program would look for them in the main table.
-func (c *checker) outsideVRFs() {
-	refuse := func(path, name string) {
-		c.refuse(path, fmt.Sprintf("%s is in VRF %s, and this is for interfaces of the main table only", name, c.vrfOf(name)), "an interface outside of VRFs", "")
-	}
-	for _, use := range InterfaceUses(c.cfg) {
-		if c.vrfOf(use.Name) != "" && slices.ContainsFunc(mainTableOnly, func(p string) bool { return strings.HasPrefix(use.Path, p) }) {
-			refuse(use.Path, use.Name)
 		}
 	}
 }

@@ -71,7 +71,8 @@ type DNSForwarder struct {
 // NTP is time by chrony.
 type NTP struct {
 	Servers    []string `yaml:"servers" json:"servers,omitempty" doc:"NTP servers by name or address. Of a name with several addresses, up to four are used." example:"2.debian.pool.ntp.org"`
-	Interfaces []string `yaml:"interfaces" json:"interfaces,omitempty" doc:"Interfaces whose hosts may use this router as an NTP server. Absent: none." example:"lan" names:"interface"`
+	VRF        string   `yaml:"vrf" json:"vrf,omitempty" doc:"The VRF by whose routes the servers are asked. Absent: the main table. Names of servers are asked of the DNS servers of the main table." names:"interface"`
+	Interfaces []string `yaml:"interfaces" json:"interfaces,omitempty" doc:"Interfaces whose hosts may use this router as an NTP server, also in VRFs. Absent: none." example:"lan" names:"interface"`
 }
 
 // SSH is the login over the network. The WAN is never meant: an interface is named or stays shut.

@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,10 +29,7 @@ func TestRender(t *testing.T) {
 		"lan":    {"services: {ntp: {servers: [192.0.2.123], interfaces: [lan]}}", true},
 		"beside": {"services: {ntp: {servers: [\"2001:db8::123\"], interfaces: [lan, guests]}}", false},
 	} {
-		d, err := Render(servicetest.Config(t, of.text), "/run/minne", of.own)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := Render(servicetest.Config(t, of.text), "/run/minne", of.own)[""]
 		servicetest.Golden(t, name+".conf", d)
 		file := filepath.Join(t.TempDir(), "conf")
 		if err := os.WriteFile(file, []byte(d.Files["chrony.conf"]), 0o644); err != nil {
@@ -40,8 +39,39 @@ func TestRender(t *testing.T) {
 			t.Errorf("%s: %v: %s", name, err, out)
 		}
 	}
-	if d, err := Render(servicetest.Config(t, ""), "/run/minne", true); err != nil || !d.Empty() {
-		t.Errorf("without NTP: %+v, %v", d, err)
+	if d := Render(servicetest.Config(t, ""), "/run/minne", true); len(d) != 0 {
+		t.Errorf("without NTP: %+v", d)
+	}
+}
+
+// In VRFs, the chronyd that asks also serves one place, and each other place has one of its own inside of the VRF.
+func TestRenderInVRFs(t *testing.T) {
+	const more = `
+  red: {vrf: {table: 100, interfaces: [rlan, rout]}}
+  blue: {vrf: {table: 101, interfaces: [blan]}}
+  rlan: {addresses: [10.0.0.1/24]}
+  rout: {addresses: [10.0.1.1/24]}
+  blan: {addresses: [10.0.0.1/24]}
+services: {ntp: {servers: [10.0.1.9], vrf: red, interfaces: `
+	for name, of := range map[string]struct {
+		interfaces string
+		runs       []string
+	}{
+		"vrf-main": {"[blan, lan, rlan]", []string{"", "blue", "red"}},
+		"vrf-own":  {"[blan, rlan, rout]", []string{"", "blue"}},
+		"vrf-none": {"[]", []string{""}},
+		"vrf-one":  {"[blan]", []string{""}},
+	} {
+		d := Render(servicetest.Config(t, more+of.interfaces+"}}\n"), "/run/minne", true)
+		if runs := slices.Sorted(maps.Keys(d)); !slices.Equal(runs, of.runs) {
+			t.Errorf("%s: %q run, expected %q", name, runs, of.runs)
+		}
+		for vrf, p := range d {
+			servicetest.Golden(t, name+key(vrf)+".conf", p)
+			if p.VRF != vrf {
+				t.Errorf("%s: that of %q is in VRF %q", name, vrf, p.VRF)
+			}
+		}
 	}
 }
 
@@ -73,10 +103,7 @@ func TestTroubleOfChronydAsRoot(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	d, err := Render(servicetest.Config(t, "services: {ntp: {servers: [192.0.2.123]}}"), dir, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := Render(servicetest.Config(t, "services: {ntp: {servers: [192.0.2.123]}}"), dir, false)
 	if err := s.Apply(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}

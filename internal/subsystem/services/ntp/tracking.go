@@ -15,7 +15,7 @@ const settling = 2 * time.Minute
 
 // Trouble says why the time is not synchronised, "" when it is or when none is asked for.
 func (s *Daemon) Trouble(ctx context.Context) string {
-	state := s.State()
+	state := s.State("")
 	if !state.Running || time.Since(state.Since) < settling {
 		return ""
 	}
@@ -24,7 +24,7 @@ func (s *Daemon) Trouble(ctx context.Context) string {
 
 // ask asks the chronyd that runs.
 func (s *Daemon) ask(ctx context.Context) string {
-	out, err := exec.CommandContext(ctx, "chronyc", "-h", filepath.Join(s.Dir(), "var", socket), "-n", "-c", "tracking").CombinedOutput()
+	out, err := exec.CommandContext(ctx, "chronyc", "-h", filepath.Join(s.Of("").Dir(), "var", socket), "-n", "-c", "tracking").CombinedOutput()
 	if err != nil {
 		return "chronyd does not answer: " + strings.TrimSpace(string(out)+" "+err.Error())
 	}

@@ -41,9 +41,10 @@ func build(t *testing.T, text string) bed {
 	if err != nil {
 		t.Fatal(err)
 	}
+	minne := binary(t) // outside of the deadline: it may have to be compiled
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	up, err := network.Up(ctx, binary(t))
+	up, err := network.Up(ctx, minne)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -545,7 +545,10 @@ func (f *FastPath) openAdopted(wanted map[int]string) {
 	opened := false
 	for ifindex, name := range wanted {
 		if p := f.ports[ifindex]; p != nil && p.link != nil && !p.current {
-			p.name, p.unsummed = name, true // until its mode is known
+			p.name, p.unsummed = name, true // until its driver is asked
+			if generic, err := runsGeneric(ifindex); err == nil {
+				p.generic = generic
+			}
 			f.tables.attached[ifindex] = true
 			f.openPort(p)
 			opened = true

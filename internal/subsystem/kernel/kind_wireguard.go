@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 
 	"github.com/vishvananda/netlink"
 
@@ -35,7 +36,8 @@ const wireGuardGo = "wireguard-go"
 func startWireGuardGo(name string) error {
 	c := exec.Command(wireGuardGo, name)
 	c.Env = append(os.Environ(), "LOG_LEVEL=silent")
-	out, err := c.CombinedOutput() // it returns once there is the link, and goes on in the background
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a signal to the daemon's group, as Ctrl-C, is not for it
+	out, err := c.CombinedOutput()                     // it returns once there is the link, and goes on in the background
 	if errors.Is(err, exec.ErrNotFound) {
 		return err
 	}

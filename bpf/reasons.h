@@ -150,7 +150,9 @@
 	X(BRIDGE_FLOODS, GUARD_KERNEL, LABELLED, \
 	  "the bridge does not know on which port the next hop's MAC is, or the port may not forward", "a next hop that does not send; bridge fdb show lists what is known") \
 	X(VRF, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, LABELLED, \
-	  "the VRF is one that only the kernel can route by", "minne show fast-path names the reason")
+	  "the VRF is one that only the kernel can route by", "minne show fast-path names the reason") \
+	X(SHAPED, GUARD_KERNEL | GUARD_ASK | GUARD_MAYBE, LABELLED, \
+	  "the line is shaped: its packets wait in the kernel's queue", "expected with shape; minne show shape has its delays and drops")
 
 #ifndef REASONS_WORDS // for Go the table is enough
 #define NAME_DROP(name, text, hint) REASON_##name,

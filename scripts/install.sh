@@ -31,9 +31,9 @@ cross_packages() {
 	echo qemu-user-static
 }
 
-# lab_packages prints what nodes of the tests' labs run that no Minne runs: both ends of WireGuard and PPPoE.
+# lab_packages prints what nodes of the tests' labs run that no Minne runs: both ends of WireGuard and PPPoE, NAT of another make.
 lab_packages() {
-	echo wireguard-tools wireguard-go ppp pppoe
+	echo wireguard-tools wireguard-go ppp pppoe iptables
 }
 
 # image_packages prints what makes the disk image and boots it in an emulator.

@@ -149,6 +149,19 @@ var Queues = View[Nothing, show.QueuesView]{
 	Print: only[Nothing](show.Queues),
 }
 
+// Shape shows the shaped lines.
+var Shape = View[Nothing, show.ShapeView]{
+	Text: Text{Path: "shape", Short: "Show shaped lines: packets, drops, delays in their queues",
+		Long: `Show shaped lines, each direction with its priorities: packets sent, dropped, and marked
+instead of dropped (ECN), and how long packets waited of late: the longest, the average,
+and that of flows that do not fill the line.`, Aliases: []string{"sqm", "qos"}},
+	Read: func(ctx context.Context, d *Daemon, _ Nothing) (v show.ShapeView, err error) {
+		v.Lines, err = d.parts.kernel.Shapes(ctx)
+		return v, err
+	},
+	Print: only[Nothing](show.Shape),
+}
+
 // Neighbors shows the ARP and ND tables, or with a family that of one.
 func Neighbors(path, family string, aliases ...string) View[Nothing, show.NeighborsView] {
 	short := map[string]string{"": "Show the ARP and ND tables", "ipv4": "Show the ARP table: IPv4 neighbours and their MACs",

@@ -33,6 +33,7 @@ func (c *checker) interfaces() {
 		c.kind(path, name, i)
 		c.mtu(path, name, i)
 		c.ethernet(path, name, i)
+		c.shape(path, name, i)
 		for k, a := range i.Addresses {
 			c.address(indexPath(path+".addresses", k), name, a.Prefix)
 		}

@@ -189,6 +189,7 @@ var textForms = map[reflect.Type]string{
 	reflect.TypeFor[MAC]():          macForm,
 	reflect.TypeFor[Duration]():     durationForm,
 	reflect.TypeFor[Rate]():         rateForm,
+	reflect.TypeFor[LineOverhead](): overheadForm,
 	reflect.TypeFor[Prefix]():       prefixForm,
 	reflect.TypeFor[Address]():      addressForm,
 	reflect.TypeFor[NextHop]():      nextHopForm,

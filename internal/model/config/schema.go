@@ -63,6 +63,7 @@ type Interface struct {
 	MTU          int              `yaml:"mtu" json:"mtu,omitempty" doc:"MTU: largest packet in bytes, without the Ethernet header. Absent: the driver's. IPv6 needs at least 1280." min:"68" max:"65535"`
 	Zone         string           `yaml:"zone" json:"zone,omitempty" doc:"Firewall zone of the interface. As soon as one interface has a zone, packets of interfaces without a zone are dropped." example:"lan"`
 	AntiSpoof    AntiSpoof        `yaml:"anti-spoof" json:"anti-spoof,omitempty" doc:"Reverse path check of source addresses (uRPF, RFC 3704). strict: the route back must lead through this interface. loose: any route back is enough." default:"off" enum:"strict,loose,off"`
+	Shape        *Shape           `yaml:"shape" json:"shape,omitempty" doc:"Shapes the line (SQM, smart queues): packets wait in the router, where every host gets a fair share and short answers pass long transfers. The kernel must have the queueing discipline cake. The kernel forwards what passes a shaped line."`
 	FastPath     *OnOff           `yaml:"fast-path" json:"fast-path,omitempty" doc:"Allows the fast path for packets that arrive on this interface." default:"on" enum:"on,off"`
 	Disabled     bool             `yaml:"disabled" json:"disabled,omitempty" doc:"Shuts the interface down." default:"off"`
 }

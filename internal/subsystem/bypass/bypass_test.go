@@ -30,11 +30,13 @@ func TestBalancer(t *testing.T) {
 // TestDisciplines: which of them change packets.
 func TestDisciplines(t *testing.T) {
 	const rate = 125000
-	none := func(int, uint32) (bool, error) { return false, nil }
-	some := func(int, uint32) (bool, error) { return true, nil }
+	none := func(int, uint32) (attached, error) { return attached{}, nil }
+	some := func(int, uint32) (attached, error) { return attached{others: true}, nil }
+	ours := func(int, uint32) (attached, error) { return attached{own: true}, nil }
+	both := func(int, uint32) (attached, error) { return attached{own: true, others: true}, nil }
 	for _, c := range []struct {
 		d               discipline
-		filters         func(int, uint32) (bool, error)
+		filters         func(int, uint32) (attached, error)
 		ingress, egress int
 	}{
 		{discipline{kind: "noqueue", parent: tcRoot, rate: math.MaxUint32}, none, 0, 0},
@@ -47,6 +49,8 @@ func TestDisciplines(t *testing.T) {
 		{discipline{kind: "prio", parent: tcRoot, rate: math.MaxUint32}, none, 0, 1},
 		{discipline{kind: "ingress"}, none, 0, 0},
 		{discipline{kind: "ingress"}, some, 1, 0},
+		{discipline{kind: "ingress"}, ours, 1, 0},
+		{discipline{kind: "ingress"}, both, 2, 0},
 		{discipline{kind: "clsact"}, some, 1, 1},
 		{discipline{kind: "clsact", egress: 7}, none, 0, 1}, // a block that it shares
 	} {

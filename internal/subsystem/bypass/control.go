@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/base/nlmsg"
+	"minne/internal/base/tc"
 )
 
 // Traffic control (tc): filters on what comes in, filters and queueing disciplines on what leaves.
@@ -100,17 +101,27 @@ func decodeDiscipline(body []byte) (d discipline, ok bool) {
 	return d, true
 }
 
-// note notes what a discipline does to packets. filters says whether there are any at a place.
-func (d *discipline) note(s *State, filters func(ifindex int, parent uint32) (bool, error)) error {
+// attached is which filters there are at a place: the one that leads what a shaped line brings to its shaper, and those of others.
+type attached struct{ own, others bool }
+
+// note notes what a discipline does to packets. filters says which there are at a place.
+func (d *discipline) note(s *State, filters func(ifindex int, parent uint32) (attached, error)) error {
 	at := func(parent, block uint32, note func(int, Cause, string), words string) error {
-		there, err := block != 0, error(nil)
-		if !there {
+		there, err := attached{others: block != 0}, error(nil)
+		if !there.others {
 			there, err = filters(d.ifindex, parent)
 		}
-		if there {
+		if there.own {
+			note(d.ifindex, Shape, "shape down")
+		}
+		if there.others {
 			note(d.ifindex, Control, words)
 		}
 		return err
+	}
+	if d.handle == tc.OwnHandle && d.kind == "cake" {
+		s.egress(d.ifindex, Shape, "shape up")
+		return nil
 	}
 	if d.kind == "ingress" || d.kind == "clsact" {
 		if err := at(tcIngressFilter, d.ingress, s.ingress, "tc filter at ingress"); err != nil || d.kind == "ingress" {
@@ -135,15 +146,17 @@ func (d *discipline) note(s *State, filters func(ifindex int, parent uint32) (bo
 	return at(parent, 0, s.egress, "tc filter on queueing discipline "+d.kind)
 }
 
-// filtersAt asks the kernel whether there are filters at a place.
-func filtersAt(ifindex int, parent uint32) (bool, error) {
+// filtersAt asks the kernel which filters there are at a place.
+func filtersAt(ifindex int, parent uint32) (there attached, _ error) {
 	request := make([]byte, tcLength)
 	native.PutUint32(request[4:], uint32(ifindex))
 	native.PutUint32(request[12:], parent)
-	there := false
-	err := dump(unix.NETLINK_ROUTE, unix.RTM_GETTFILTER, request, func([]byte) { there = true })
+	err := dump(unix.NETLINK_ROUTE, unix.RTM_GETTFILTER, request, func(body []byte) {
+		own := uint16(native.Uint32(pad(body, tcLength)[16:])>>16) == tc.OwnPriority
+		there.own, there.others = there.own || own, there.others || !own
+	})
 	if missing(err) {
-		return false, nil // it takes no filters
+		return attached{}, nil // it takes no filters
 	}
 	return there, err
 }

@@ -15,6 +15,7 @@ const (
 	IPsec   Cause = iota + 1
 	Filter        // packet filters and load balancers that are not Minne's
 	Control       // traffic control: filters, queueing disciplines, tcx programs
+	Shape         // the same, as Minne's configuration asks for it
 	Other
 )
 

@@ -75,10 +75,10 @@ func (f *FastPath) reportHeld() {
 				now[name+" that comes in by "+l.Name] = why
 			}
 		}
-		if things := t.along(l.Index, t.bypassed.Ingress); len(things) > 0 {
+		if things := t.atIngress(l.Index); len(things) > 0 {
 			now["what comes in by "+l.Name] = bypass.Words(things)
 		}
-		if things := t.along(l.Index, t.bypassed.Egress); len(things) > 0 {
+		if things := t.atEgress(l.Index); len(things) > 0 {
 			now["what leaves by "+l.Name] = bypass.Words(things)
 		}
 	}
@@ -107,17 +107,34 @@ func heldBy(things []bypass.Thing) Reason {
 		return Reason(routerReasonREASON_IPSEC)
 	case bypass.Filter:
 		return Reason(routerReasonREASON_FOREIGN_FILTER)
+	case bypass.Shape:
+		return Reason(routerReasonREASON_SHAPED)
 	case bypass.Control:
 		return Reason(routerReasonREASON_TRAFFIC_CONTROL)
 	}
 	return Reason(routerReasonREASON_KERNEL_ONLY)
 }
 
+// atIngress is what decides about packets that come in by an interface, or by the links below it. A line that is to be
+// shaped is the kernel's even before its queue is there, and while it is put back.
+func (t *tables) atIngress(ifindex int) []bypass.Thing {
+	return t.along(ifindex, t.bypassed.Ingress, func(p DesiredPort) bool { return p.ShapesDown }, "shape down")
+}
+
+// atEgress is what decides about packets that leave by an interface.
+func (t *tables) atEgress(ifindex int) []bypass.Thing {
+	return t.along(ifindex, t.bypassed.Egress, func(p DesiredPort) bool { return p.ShapesUp }, "shape up")
+}
+
 // along are things of an interface and of the links below it, which its packets cross too.
-func (t *tables) along(ifindex int, of map[int][]bypass.Thing) []bypass.Thing {
+func (t *tables) along(ifindex int, of map[int][]bypass.Thing, shapes func(DesiredPort) bool, words string) []bypass.Thing {
 	var things []bypass.Thing
 	for l := range t.down(ifindex) {
-		things = append(things, of[l.Index]...)
+		here := of[l.Index]
+		if shapes(t.desired.Interfaces[l.Name]) && !slices.ContainsFunc(here, func(thing bypass.Thing) bool { return thing.Cause == bypass.Shape }) {
+			things = append(things, bypass.Thing{Cause: bypass.Shape, Text: words})
+		}
+		things = append(things, here...)
 		for _, p := range t.portsOfBond(l) {
 			things = append(things, of[p.Index]...)
 		}
@@ -130,12 +147,12 @@ func (t *tables) along(ifindex int, of map[int][]bypass.Thing) []bypass.Thing {
 
 // heldAtIngress is why all that comes in by an interface is the kernel's; Forwarded when it is not.
 func (t *tables) heldAtIngress(ifindex int) Reason {
-	return heldBy(t.along(ifindex, t.bypassed.Ingress))
+	return heldBy(t.atIngress(ifindex))
 }
 
 // heldAtEgress is why all that leaves by an interface is the kernel's.
 func (t *tables) heldAtEgress(ifindex int) Reason {
-	return heldBy(t.along(ifindex, t.bypassed.Egress))
+	return heldBy(t.atEgress(ifindex))
 }
 
 // renderHash tells the program how the kernel hashes flows.
@@ -172,7 +189,7 @@ func (j *journey) heldWords(why Reason) string {
 	if a := t.adjs.at(j.verdict.trace.Adjacency); a != nil {
 		egress = a.key.ifindex
 	}
-	for _, things := range [][]bypass.Thing{t.bypassed.Families[which], t.along(j.verdict.Ingress, t.bypassed.Ingress), t.along(egress, t.bypassed.Egress)} {
+	for _, things := range [][]bypass.Thing{t.bypassed.Families[which], t.atIngress(j.verdict.Ingress), t.atEgress(egress)} {
 		if why != Forwarded && heldBy(things) == why {
 			return bypass.Words(things)
 		}

@@ -35,6 +35,9 @@ type DesiredPort struct {
 	Session   string           `json:"session,omitempty"`   // interface that carries its PPPoE session
 	VRF       bool             `json:"vrf,omitempty"`       // it is in a VRF
 	Kernel    string           `json:"kernel,omitempty"`    // why only the kernel carries its packets
+
+	ShapesDown bool `json:"shapes-down,omitempty"` // what comes in waits in the kernel's queue
+	ShapesUp   bool `json:"shapes-up,omitempty"`   // what leaves does
 }
 
 // Render is what cfg asks of the fast path.
@@ -66,6 +69,9 @@ func Render(cfg *config.Config) (Desired, error) {
 			MTU:       i.MTU,
 			AntiSpoof: i.AntiSpoof,
 			Carried:   kind.FastPath == config.ParentProgram,
+
+			ShapesDown: i.Shape != nil && i.Shape.Down != 0,
+			ShapesUp:   i.Shape != nil && i.Shape.Up != 0,
 		}
 	}
 	return d, nil

@@ -40,6 +40,7 @@ type DesiredInterface struct {
 	Learns      bool          // addresses of providers
 	Distance    int           // of the routes that a provider gives; 0 when none is asked
 	Ethernet    []portSetting // of the hardware
+	Shape       DesiredShape
 }
 
 // DesiredRoute is a static route. Blackhole, Unreachable and Hops exclude each other.
@@ -161,7 +162,7 @@ func renderInterfaces(cfg *config.Config) ([]DesiredInterface, error) {
 }
 
 func renderInterface(name string, c *config.Interface, kind config.Kind, mtu int) DesiredInterface {
-	i := DesiredInterface{Name: name, Kind: kind, Description: c.Description, MTU: mtu, Down: c.Disabled, Ethernet: portSettings(c.Ethernet)}
+	i := DesiredInterface{Name: name, Kind: kind, Description: c.Description, MTU: mtu, Down: c.Disabled, Ethernet: portSettings(c.Ethernet), Shape: renderShape(c.Shape)}
 	if c.DHCP.On() || c.DHCPv6 != nil {
 		i.Distance = c.DHCPDistance
 	}

@@ -17,6 +17,7 @@ import (
 
 	"minne/internal/base/affinity"
 	"minne/internal/base/ethtool"
+	"minne/internal/base/tc"
 	"minne/internal/model/config"
 	"minne/internal/model/rib"
 )
@@ -44,7 +45,42 @@ type pretended struct {
 	now      bridging
 	ends     map[int][]netip.Addr // of VXLAN
 	ruled    []tableRule
+	queues   []tc.Discipline
+	diverted map[int]tc.Redirected // what filters do, by index
+	noCake   bool
 	refused  map[string]error // writes that it refuses, in the words of done
+}
+
+func (p *pretended) disciplines(context.Context) ([]tc.Discipline, error) { return p.queues, nil }
+
+func (p *pretended) redirects(index int) (tc.Redirected, error) { return p.diverted[index], nil }
+
+func (p *pretended) lacksCake() (bool, error) { return p.noCake, nil }
+
+func (p *pretended) setCake(index int, c tc.Cake, inPlace bool) error {
+	p.did("cake on %s %d, in place %v", p.at(index).Name, c.Rate, inPlace)
+	p.queues = append(slices.DeleteFunc(p.queues, func(d tc.Discipline) bool { return d.Link == index && d.Parent == tc.Root }),
+		tc.Discipline{Link: index, Parent: tc.Root, Handle: tc.OwnHandle, Kind: "cake", Cake: c})
+	return nil
+}
+
+func (p *pretended) removeRoot(index int) error {
+	p.did("no cake on %s", p.at(index).Name)
+	p.queues = slices.DeleteFunc(p.queues, func(d tc.Discipline) bool { return d.Link == index && d.Parent == tc.Root })
+	return nil
+}
+
+func (p *pretended) redirect(index, to int) error {
+	p.did("redirect %s to %s", p.at(index).Name, p.at(to).Name)
+	p.queues = append(p.queues, tc.Discipline{Link: index, Handle: 0xffff << 16, Kind: "ingress"})
+	p.diverted[index] = tc.Redirected{To: to, Own: 1, Others: p.diverted[index].Others}
+	return nil
+}
+
+func (p *pretended) endRedirect(index int) error {
+	p.did("no redirect of %s", p.at(index).Name)
+	p.diverted[index] = tc.Redirected{Others: p.diverted[index].Others}
+	return nil
 }
 
 func (p *pretended) links() ([]link, error) { return slices.Clone(p.devices), nil }
@@ -331,7 +367,7 @@ func (p *pretended) removeAddress(index int, a netip.Prefix) error {
 
 // machine is a computer with two ports and a VLAN that someone else made.
 func machine() *pretended {
-	return &pretended{on: map[int][]netip.Prefix{}, settings: map[string]string{"net/ipv4/conf/eth0/rp_filter": "1"}, devices: []link{
+	return &pretended{on: map[int][]netip.Prefix{}, diverted: map[int]tc.Redirected{}, settings: map[string]string{"net/ipv4/conf/eth0/rp_filter": "1"}, devices: []link{
 		{Index: 1, Name: "lo", MTU: 65536},
 		{Index: 2, Name: "eth0", MAC: [6]byte{2, 0, 0, 0, 0, 9}, PermMAC: [6]byte{2, 0, 0, 0, 0, 1}, BusPath: "0000:01:00.0", MTU: 1500, Ethernet: true},
 		{Index: 3, Name: "eth1", MAC: [6]byte{2, 0, 0, 0, 0, 2}, PermMAC: [6]byte{2, 0, 0, 0, 0, 2}, BusPath: "0000:02:00.0", MTU: 1500, Ethernet: true},

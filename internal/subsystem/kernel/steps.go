@@ -20,7 +20,7 @@ import (
 // The comparison of what is desired with what is there, as a list of steps.
 //
 // The order keeps an operator's session alive: names and links to be made, settings,
-// source checks, what belongs to bonds, bridges and VRFs, sizes, new addresses, links up, new routes; only then what is
+// source checks, what belongs to bonds, bridges and VRFs, sizes, new addresses, links up, shaping, new routes; only then what is
 // too much goes: routes, addresses, links that Minne made, links down.
 
 // step is one change: in words, and how to make it.
@@ -118,6 +118,7 @@ func (r *round) compare(ctx context.Context) error {
 			r.loopbackUp()
 			return nil
 		}},
+		{"shaping", func() error { return r.shaping(ctx) }},
 		{"CPUs", r.cpus}, // behind up: some drivers ask for their interrupts then
 		{"IPv6 link-local addresses", r.linkLocals},
 		{"connected routes", func() error { return r.connected(ctx) }},

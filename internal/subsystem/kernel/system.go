@@ -17,6 +17,7 @@ import (
 	"minne/internal/base/dump"
 	"minne/internal/base/ethtool"
 	"minne/internal/base/nlmsg"
+	"minne/internal/base/tc"
 	"minne/internal/model/rib"
 )
 
@@ -35,6 +36,9 @@ type system interface {
 	hostname() (string, error)
 	bridging() (bridging, error)
 	rules(family uint8) ([]tableRule, error)
+	disciplines(ctx context.Context) ([]tc.Discipline, error)
+	redirects(index int) (tc.Redirected, error)
+	lacksCake() (bool, error)
 
 	portSetting(name string, s ethtool.Setting) (now, most int, err error)
 	setPort(name string, s ethtool.Setting, to int) error
@@ -69,6 +73,10 @@ type system interface {
 	setFarEnd(index int, a netip.Addr, there bool) error
 	setIsolated(index int, on bool) error
 	setBridgeVLAN(index, id int, flags uint16, self, there bool) error
+	setCake(index int, c tc.Cake, inPlace bool) error
+	removeRoot(index int) error
+	redirect(index, to int) error
+	endRedirect(index int) error
 	addRule(u tableRule) error
 	removeRule(u tableRule) error
 	addAddress(index int, a netip.Prefix) error

@@ -34,6 +34,8 @@ var neighbours = map[[2]string]string{
 	{"appliance/remotehands", "appliance/slot"}: "reads which slot is used",
 	{"appliance/upgrade", "appliance/slot"}:     "writes a slot",
 	{"base/nl80211", "base/nlmsg"}:              "speaks by its messages",
+	{"base/tc", "base/nlmsg"}:                   "speaks by its messages",
+	{"base/tc", "base/dump"}:                    "lists filters whole",
 	{"base/reach", "base/sendip"}:               "its sum of IP headers",
 	{"daemon/page", "daemon/router"}:            "asks the daemon what the commands ask",
 	{"daemon/page", "daemon/show"}:              "has its answers as tables",

@@ -133,7 +133,7 @@ func (b bed) fair(t *testing.T, direction string) {
 			t.Errorf("%s: %.1f Mbit/s passed a line of %.0f", direction, sum/1e6, lineRate/1e6)
 		}
 		if jain < 0.9 {
-			return fmt.Errorf("Jain's index of the hosts' shares is %.3f, expected at least 0.9", jain)
+			return fmt.Errorf("the hosts' shares have Jain's index %.3f, expected at least 0.9", jain)
 		}
 		return nil
 	})

@@ -38,6 +38,7 @@ var labCommands = []struct {
 		newLabPowerCommand,
 		newLabEnergyCommand,
 		newLabMatrixCommand,
+		newLabResponsivenessCommand,
 		newLabNICsCommand,
 		newLabHeadlineCommand,
 		newLabPaperCommand,

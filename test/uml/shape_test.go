@@ -4,15 +4,12 @@ package uml
 
 import (
 	"fmt"
-	"io"
-	"net"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"minne/internal/daemon/show"
+	"minne/internal/lab/responsiveness"
 )
 
 // shapedRouter is a router whose line to an ISP is shaped; SHAPE is the section. NAT is somebody else's
@@ -25,8 +22,6 @@ const shapedRouter = `
         wan: {addresses: [192.0.2.2/24]SHAPE}
       fast-path: {mode: generic}
 `
-
-const lineRate = 12e6 // bit/s, both ways: User-Mode Linux carries several times as much
 
 func shapedConfig(section string) string { return strings.Replace(shapedRouter, "SHAPE", section, 1) }
 
@@ -53,9 +48,14 @@ links:
 	b.until(t, "show fast-path names what is shaped", func() error { return b.leftToKernel(t, true) })
 	b.talk(t, "one", "isp", "192.0.2.1", kernel)
 	b.run(t, "router", "iptables-legacy", "-t", "nat", "-A", "POSTROUTING", "-o", "wan", "-j", "MASQUERADE")
-	b.fair(t, "up")
-	b.fair(t, "down")
-	if v := b.shapes(t); len(v.Lines) != 2 || v.Lines[0].Rate != lineRate || len(v.Lines[0].Tins) != 1 || v.Lines[0].Tins[0].Packets == 0 || v.Lines[1].Tins[0].Packets == 0 {
+	filled, err := responsiveness.On(b.Network)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer filled.Close()
+	b.fair(t, filled, responsiveness.Up)
+	b.fair(t, filled, responsiveness.Down)
+	if v := b.shapes(t); len(v.Lines) != 2 || v.Lines[0].Rate != responsiveness.LineRate || len(v.Lines[0].Tins) != 1 || v.Lines[0].Tins[0].Packets == 0 || v.Lines[1].Tins[0].Packets == 0 {
 		t.Errorf("show shape: %+v", v)
 	}
 	t.Log("\n" + b.command(t, "show", "shape"))
@@ -80,84 +80,25 @@ links:
 }
 
 // fair has both hosts fill the line in one direction, and wants that both have their share. Latency meanwhile is printed.
-func (b bed) fair(t *testing.T, direction string) {
+func (b bed) fair(t *testing.T, lab *responsiveness.Bed, d responsiveness.Direction) {
 	t.Helper()
-	var bytes [2]atomic.Int64
-	var open sync.WaitGroup
-	ended := make(chan struct{})
-	for host, flows := range []int{1, 64} {
-		from := []string{"one", "many"}[host]
-		at := fmt.Sprintf("192.0.2.1:%d", 5001+host)
-		var listener net.Listener
-		if err := b.Node("isp").Do(func() (err error) { listener, err = net.Listen("tcp", at); return err }); err != nil {
+	b.until(t, "both hosts have their share "+string(d), func() error { // on a busy machine it takes a while until they have filled the line
+		all, err := lab.Measure(t.Context(), d, 1, 2*time.Second)
+		if err != nil {
 			t.Fatal(err)
 		}
-		defer listener.Close()
-		open.Add(flows)
-		for range flows {
-			go func() {
-				c, err := listener.Accept()
-				if err != nil {
-					return
-				}
-				b.pump(c, direction == "down", &bytes[host], ended)
-			}()
-			go func() {
-				defer open.Done()
-				var c net.Conn
-				err := b.Node(from).Do(func() (err error) { c, err = net.DialTimeout("tcp", at, 20*time.Second); return err })
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				go b.pump(c, direction == "up", &bytes[host], ended)
-			}()
-		}
-	}
-	open.Wait()
-	defer close(ended)
-	b.until(t, direction+": both hosts have their share", func() error { // once they have filled the line
-		const took = 2 * time.Second
-		before, start := [2]int64{bytes[0].Load(), bytes[1].Load()}, time.Now()
-		pings := b.run(t, "one", "ping", "-q", "-c", fmt.Sprint(took.Milliseconds()/50), "-i", "0.05", "192.0.2.1")
-		seconds := time.Since(start).Seconds()
-		var share [2]float64
-		for host := range share {
-			share[host] = float64(bytes[host].Load()-before[host]) * 8 / seconds
-		}
-		jain := (share[0] + share[1]) * (share[0] + share[1]) / (2 * (share[0]*share[0] + share[1]*share[1]))
-		_, rtt, _ := strings.Cut(pings, "rtt ")
-		t.Logf("%s: 1 flow %.2f Mbit/s, 64 flows %.2f Mbit/s, Jain's index %.4f; ping of the host with 1 flow %s", direction, share[0]/1e6, share[1]/1e6, jain, strings.TrimSpace(rtt))
+		w := &all[0]
+		t.Logf("%s: 1 flow %.2f Mbit/s, 64 flows %.2f Mbit/s, Jain's index %.4f; round trips of the host with 1 flow: %.1f ms in the median, 99th percentile %.1f ms", d,
+			w.Hosts[0]/1e6, w.Hosts[1]/1e6, w.Jain(), w.Trips.Quantile(0.5).Seconds()*1000, w.Trips.Quantile(0.99).Seconds()*1000)
 		const most = 1.2 // what was in queues elsewhere comes out meanwhile
-		if sum := share[0] + share[1]; sum > lineRate*most || sum == 0 {
-			t.Errorf("%s: %.1f Mbit/s passed a line of %.0f", direction, sum/1e6, lineRate/1e6)
+		if sum := w.Hosts[0] + w.Hosts[1]; sum > responsiveness.LineRate*most || sum == 0 {
+			t.Errorf("%s: %.1f Mbit/s passed a line of %.0f", d, sum/1e6, responsiveness.LineRate/1e6)
 		}
-		if jain < 0.9 {
-			return fmt.Errorf("the hosts' shares have Jain's index %.3f, expected at least 0.9", jain)
+		if w.Jain() < 0.9 {
+			return fmt.Errorf("the hosts' shares have Jain's index %.3f, expected at least 0.9", w.Jain())
 		}
 		return nil
 	})
-}
-
-// pump sends or receives until all has ended, and counts what is received.
-func (b bed) pump(c net.Conn, sends bool, bytes *atomic.Int64, ended chan struct{}) {
-	go func() {
-		<-ended
-		c.Close()
-	}()
-	buffer := make([]byte, 16<<10)
-	for {
-		n, err := 0, error(nil)
-		if sends {
-			_, err = c.Write(buffer)
-		} else if n, err = c.Read(buffer); err == io.EOF {
-			return
-		}
-		bytes.Add(int64(n))
-		if err != nil {
-			return
-		}
-	}
 }
 
 func (b bed) shapes(t *testing.T) (v show.ShapeView) {

@@ -31,6 +31,7 @@ type Bench struct {
 	translators once[*closedloop.Translators]
 	bridges     once[*closedloop.Bridges]
 	programs    once[*programcost.Bed]
+	shaped      once[*shapedBench]
 	cores       once[*coresBench]
 	lookups     once[*fibbench.Report]
 	teardowns   []func() error

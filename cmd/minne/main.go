@@ -38,6 +38,7 @@ var groups = []func(*app) *cobra.Command{
 	newShowCommand,
 	newStatusCommand,
 	newDoctorCommand,
+	newAlarmCommand,
 	newExplainCommand,
 	newCaptureCommand,
 	newPingCommand,

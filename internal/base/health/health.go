@@ -23,11 +23,21 @@ import (
 // keptRepairs bounds the list of repairs.
 const keptRepairs = 32
 
-// Fault is something that is not as it should be.
+// Fault is something that is not as it should be: an alarm, to operators.
 type Fault struct {
-	Key   string    `json:"key"` // who found it, and of what: "firewall", "port lan"
-	Text  string    `json:"text"`
-	Since time.Time `json:"since"`
+	ID           string           `json:"id"`  // of the key: the same each time, also after a restart
+	Key          string           `json:"key"` // who found it, and of what: "firewall", "port lan"
+	Text         string           `json:"text"`
+	Since        time.Time        `json:"since"`
+	Severity     Severity         `json:"severity"`
+	Do           string           `json:"do"` // a command that shows more
+	Acknowledged *Acknowledgement `json:"acknowledged,omitempty"`
+}
+
+// Acknowledgement says that somebody knows of a fault. It goes with the fault, and with a restart of the daemon.
+type Acknowledgement struct {
+	By   string    `json:"by"`
+	Time time.Time `json:"time"`
 }
 
 // Repair is something that was changed by others and put back.
@@ -46,6 +56,7 @@ type Book struct {
 	faults   []Fault // the oldest first
 	repairs  []Repair
 	repaired uint64
+	events   events
 }
 
 // NewBook returns an empty book that tells log.
@@ -63,9 +74,13 @@ func (b *Book) Fault(key, text string) {
 	fresh := i < 0 || b.faults[i].Text != text
 	switch {
 	case i < 0:
-		b.faults = append(b.faults, Fault{Key: key, Text: text, Since: time.Now()})
+		f := Fault{ID: idOf(key), Key: key, Text: text, Since: time.Now()}
+		f.Severity, f.Do = wordsOf(key)
+		b.faults = append(b.faults, f)
+		b.events.add(Raised, f)
 	case fresh:
 		b.faults[i].Text = text
+		b.events.add(Changed, b.faults[i])
 	}
 	b.mu.Unlock()
 	if fresh {
@@ -80,6 +95,7 @@ func (b *Book) Clear(key string) {
 	var was Fault
 	if i >= 0 {
 		was = b.faults[i]
+		b.events.add(Cleared, was)
 		b.faults = slices.Delete(b.faults, i, i+1)
 	}
 	b.mu.Unlock()
@@ -98,6 +114,25 @@ func (b *Book) Repaired(key, text string) {
 	b.repaired++
 	b.mu.Unlock()
 	b.log.Warn("repaired a change by another program", "part", key, "changed", text)
+}
+
+// Acknowledge marks the fault with an ID, or all of them for "all", as known to somebody, and returns those that were not.
+func (b *Book) Acknowledge(id, by string) (list []Fault, found bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.faults {
+		f := &b.faults[i]
+		if id != "all" && f.ID != id {
+			continue
+		}
+		found = true
+		if f.Acknowledged == nil {
+			f.Acknowledged = &Acknowledgement{By: by, Time: time.Now()}
+			b.events.add(Acked, *f)
+			list = append(list, *f)
+		}
+	}
+	return list, found
 }
 
 // Faults returns what is wrong now, the oldest first.

@@ -77,7 +77,7 @@ func NewDaemon(inst instance.Instance, log *slog.Logger, journal *Journal, versi
 		store.Fault = func(point string) error { return fault("store-" + point) }
 	}
 	d := &Daemon{inst: inst, log: log, journal: journal, version: version, started: time.Now(), ended: make(map[string]string)}
-	d.parts = newParts(inst, log)
+	d.parts = newParts(inst, log, voice{lines: journal.Feed, figures: d.figures})
 	structures := choice.NewStore(inst.StateDir, inst.RunDir, version, log.With("task", "fast-path"))
 	d.parts.fastpath.ChooseBy(structures.Choose)
 	d.sampler.take = d.parts.counters

@@ -39,6 +39,7 @@ func (d *Daemon) endpoints(s *api.Server) {
 	api.Serve(s, ChangeLogin, d.answerLogin)
 	api.Serve(s, AddVouchers, d.answerAddVouchers)
 	api.Serve(s, ChooseVouchers, d.answerVouchers)
+	api.Serve(s, AckAlarm, d.answerAckAlarm)
 	api.ServeOn(s, FollowLog, d.answerLogFollow)
 	api.ServeOn(s, Capture, d.answerCapture)
 	api.Serve(s, EndCapture, d.answerCaptureEnd)

@@ -86,6 +86,34 @@ func (j *Journal) Follow(ctx context.Context, n int, say func(line string) error
 	}
 }
 
+// Feed says each line from a number on, counted from 0 since the start of the daemon, until ctx ends or say fails. Lines
+// that say did not take before newer ones pushed them out are left out: the numbers tell.
+func (j *Journal) Feed(ctx context.Context, from int, say func(number int, line string) error) error {
+	for {
+		j.mu.Lock()
+		var lines []string
+		if news := j.count - from; news > 0 {
+			lines = j.tail(news)
+		}
+		from = j.count
+		more, ended := j.more, j.ended
+		j.mu.Unlock()
+		for i, line := range lines {
+			if err := say(from-len(lines)+i, line); err != nil {
+				return err
+			}
+		}
+		if ended {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
 // End lets those go who follow.
 func (j *Journal) End() {
 	j.mu.Lock()

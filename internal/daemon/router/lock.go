@@ -228,6 +228,6 @@ func TakeDown(ctx context.Context, inst instance.Instance, log *slog.Logger) err
 	if err := sameNetns(inst); err != nil {
 		return err
 	}
-	p := newParts(inst, log)
+	p := newParts(inst, log, voice{})
 	return p.takeDown(ctx)
 }

@@ -17,7 +17,7 @@ import (
 // for a machine that only prepares files, and for users that may not ask the
 // daemon. What it can't see it says in the warnings.
 func Preview(ctx context.Context, inst instance.Instance, log *slog.Logger, q api.Commit) (api.Result, error) {
-	p := newParts(inst, log)
+	p := newParts(inst, log, voice{})
 	in, err := reader{inst, log, q.Source}.preview(q.Source, q.Config, true)
 	if err != nil {
 		return api.Result{}, err

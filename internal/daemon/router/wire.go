@@ -40,7 +40,8 @@ type parts struct {
 	reassert *reassert // puts back what others change of kernel
 }
 
-func newParts(inst instance.Instance, log *slog.Logger) parts {
+// newParts makes the subsystems. The voice is what services may pass on of the router; an empty one has nothing.
+func newParts(inst instance.Instance, log *slog.Logger, voice voice) parts {
 	fast := fastpath.New(inst, log.With("task", "fast-path"))
 	live := inst.StateDir
 	if medium.On(live) {
@@ -69,7 +70,8 @@ func newParts(inst instance.Instance, log *slog.Logger) parts {
 		routing:  routing.New(inst, faults, log.With("task", "routing")),
 		fastpath: fast,
 		flows:    book,
-		services: startServices(service.Host{RunDir: inst.RunDir, StateDir: live, Config: inst.Config, Own: own, Log: log}, kern, faults),
+		services: startServices(service.Host{RunDir: inst.RunDir, StateDir: live, Config: inst.Config, Own: own, Log: log,
+			Lines: voice.lines, Alarms: faults.Follow, Figures: voice.figures}, kern, faults),
 	}
 	find[*login.Login](p.services).UseFirewall(admission{filter}, metering{book.Meter()})
 	p.reassert = newReassert(log, p.watcher, kern, p.health, p.tick)

@@ -134,9 +134,9 @@ var colourOf = []struct{ word, colour string }{
 	{"up", green}, {"native", green}, {"ready", green}, {"running", green}, {"established", green}, {"full", green},
 	{"reachable", green}, {"permanent", green}, {"healthy", green}, {"selected", green}, {"ok", green},
 	{"no-carrier", yellow}, {"generic", yellow}, {"stale", yellow}, {"starting", yellow}, {"delay", yellow}, {"probe", yellow},
-	{"degraded", yellow}, {"repaired", yellow}, {"filling", yellow}, {"warning", yellow},
+	{"degraded", yellow}, {"repaired", yellow}, {"filling", yellow}, {"warning", yellow}, {"minor", yellow},
 	{"down", red}, {"off", red}, {"not running", red}, {"not in place", red}, {"ended", red}, {"failed", red}, {"incomplete", red},
-	{"dropped", red}, {"denied", red}, {"deny", red}, {"reject", red}, {"unusable", red},
+	{"dropped", red}, {"denied", red}, {"deny", red}, {"reject", red}, {"unusable", red}, {"critical", red}, {"major", red},
 }
 
 // colour of a text that begins with a state, "" for others.

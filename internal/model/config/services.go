@@ -20,6 +20,9 @@ type Services struct {
 	LLDP                 *LLDP                           `yaml:"lldp" json:"lldp,omitempty" doc:"LLDP (IEEE 802.1AB): the router announces its name and port to its neighbours on a cable, and shows theirs. Absent: no LLDP."`
 	Login                map[string]*Login               `yaml:"login" json:"login,omitempty" doc:"Networks whose hosts reach only a login page until somebody logs in on them, by name."`
 	Web                  *Web                            `yaml:"web" json:"web,omitempty" doc:"Web page and API over HTTPS. Absent: neither."`
+	Syslog               map[string]*SyslogServer        `yaml:"syslog" json:"syslog,omitempty" doc:"Syslog servers (RFC 5424), each under a name that you choose: the router sends its log there, alarms and commits too."`
+	Webhooks             map[string]*Webhook             `yaml:"webhooks" json:"webhooks,omitempty" doc:"Web servers that are told of alarms, each under a name that you choose."`
+	Metrics              *Metrics                        `yaml:"metrics" json:"metrics,omitempty" doc:"Figures for Prometheus at /metrics. Absent: none."`
 }
 
 // Admin is the user admin of a router that owns its host.

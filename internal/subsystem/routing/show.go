@@ -57,6 +57,12 @@ func (r *Routing) BGPSummary(ctx context.Context, vrf string) (BGPSummary, error
 	return s, err
 }
 
+// BGPSessions reads the sessions alone, which costs bgpd little however many routes it has.
+func (r *Routing) BGPSessions(ctx context.Context, vrf string) ([]BGPPeerStatus, error) {
+	s, err := r.sessions(ctx, vrf)
+	return s.Peers, err
+}
+
 // sessions reads the sessions. Tables has the families only.
 func (r *Routing) sessions(ctx context.Context, vrf string) (BGPSummary, error) {
 	var raw map[string]struct {

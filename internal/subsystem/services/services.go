@@ -18,13 +18,16 @@ import (
 	"minne/internal/subsystem/services/irdp"
 	"minne/internal/subsystem/services/lldp"
 	"minne/internal/subsystem/services/login"
+	"minne/internal/subsystem/services/metrics"
 	"minne/internal/subsystem/services/ntp"
 	"minne/internal/subsystem/services/pppoe"
 	"minne/internal/subsystem/services/resolv"
 	"minne/internal/subsystem/services/service"
 	"minne/internal/subsystem/services/ssh"
+	"minne/internal/subsystem/services/syslog"
 	"minne/internal/subsystem/services/tunnels"
 	"minne/internal/subsystem/services/web"
+	"minne/internal/subsystem/services/webhook"
 	"minne/internal/subsystem/services/wifi"
 	"minne/internal/subsystem/services/wireguard"
 )
@@ -47,6 +50,9 @@ var All = []*service.Descriptor{
 	&wireguard.Service,
 	&tunnels.Service,
 	&web.Service,
+	&syslog.Service,
+	&webhook.Service,
+	&metrics.Service,
 }
 
 // Openings are what the services of a configuration need of the firewall.

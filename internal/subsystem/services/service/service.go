@@ -13,6 +13,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"minne/internal/base/figure"
+	"minne/internal/base/health"
 	"minne/internal/base/plan"
 	"minne/internal/base/task"
 	"minne/internal/model/config"
@@ -50,6 +52,11 @@ type Host struct {
 	// Servers takes the DNS servers that a service got from providers, in place of those that it got before.
 	Servers func(service string, list []Server) error
 	Log     *slog.Logger
+
+	// What the router says of itself, for services that pass it on; nil where nobody listens, in a preview.
+	Lines   func(ctx context.Context, from int, say func(number int, line string) error) error // of its log
+	Alarms  func(ctx context.Context, from int, say func(health.Event) error) error
+	Figures func(context.Context) ([]figure.Family, error) // counters and states
 }
 
 // Server is a DNS server of a provider.

@@ -31,7 +31,8 @@ const supportLimit = 4 << 20
 // supportViews are the views that go into the archive, each as JSON.
 var supportViews = []router.AnyView{
 	router.Interfaces, router.FastPath, router.Drops, router.Rates, router.BGPSummary, router.OSPFNeighbors("ospf", 0), router.BabelNeighbors,
-	router.Neighbors("neighbors", ""), router.FlowsSummary, router.Services, router.Log, router.Doctor, router.Alarms,
+	router.Neighbors("neighbors", ""), router.FlowsSummary, router.Optics, router.Sensors, router.Power, router.Services, router.Log,
+	router.Doctor, router.Alarms,
 }
 
 // supportCommands are asked inside the router's network namespace.

@@ -48,6 +48,7 @@ func newCheckup(p parts) *checkup {
 		func(context.Context) map[string]string { return p.fastpath.Trouble() },
 		func(context.Context) map[string]string { return roomTrouble(p.inst.StateDir) },
 		p.services.trouble,
+		(&gauges{kernel: p.kernel, machine: p.inst.OwnsHost()}).trouble,
 		func(context.Context) map[string]string { return slotTrouble() },
 		func(ctx context.Context) map[string]string { return routeTrouble(ctx, p.kernel) },
 	}

@@ -24,7 +24,7 @@ var Views = append([]AnyView{
 	OSPFNeighbors("ospf6", 3), OSPFInterfaces("ospf6", 3), OSPFDatabase("ospf6", 3),
 	BabelNeighbors, BabelRoutes,
 	FastPath, Drivers, Firewall, Flows, FlowsSummary, NAT, Labels,
-	Services, DHCP, NTP, Drops, Rates, Config, Log, Boot, Version, Doctor, Alarms,
+	Optics, Sensors, Power, Services, DHCP, NTP, Drops, Rates, Config, Log, Boot, Version, Doctor, Alarms,
 }, ServiceViews()...)
 
 // View is something that can be shown: what is asked, what is answered, and how that is printed.

@@ -47,6 +47,7 @@ var groups = []func(*app) *cobra.Command{
 	newClearCommand,
 	newFastPathCommand,
 	newLoginCommand,
+	newUplinkCommand,
 	newSetCommand,
 	newWireGuardCommand,
 	newWebCommand,

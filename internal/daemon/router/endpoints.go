@@ -32,6 +32,7 @@ func (d *Daemon) endpoints(s *api.Server) {
 	api.Serve(s, GetLeases, d.answerLeases)
 	api.Serve(s, AddLeases, d.answerAddLeases)
 	api.Serve(s, ClearBGP, d.answerClearBGP)
+	api.Serve(s, SwitchUplink, d.answerUplink)
 	api.Serve(s, ClearOSPF, d.answerClearOSPF)
 	api.Serve(s, ClearNeighbors, d.answerClearNeighbors)
 	api.Serve(s, ClearConnections, d.answerClearConnections)

@@ -29,6 +29,7 @@ import (
 	"minne/internal/subsystem/services/pppoe"
 	"minne/internal/subsystem/services/program"
 	"minne/internal/subsystem/services/service"
+	"minne/internal/subsystem/uplinks"
 )
 
 // running are the services of this router: the programs beside routing.
@@ -41,7 +42,7 @@ type running struct {
 	servers map[string][]service.Server // DNS servers of providers, by the service that got them
 }
 
-func startServices(h service.Host, k *kernel.Kernel, book *health.Book) *running {
+func startServices(h service.Host, k *kernel.Kernel, book *health.Book, lines *uplinks.Uplinks) *running {
 	h.Log = h.Log.With("task", "services")
 	s := &running{log: h.Log, servers: map[string][]service.Server{}}
 	h.Servers = s.setServers
@@ -50,10 +51,10 @@ func startServices(h service.Host, k *kernel.Kernel, book *health.Book) *running
 		s.all = append(s.all, d.Start(h))
 	}
 	// Before the kernel is looked at for the first time: a lease that is held is not foreign.
-	if err := find[*dhcpclient.Client](s).LearnBy(context.Background(), learner{k, s, book}); err != nil {
+	if err := find[*dhcpclient.Client](s).LearnBy(context.Background(), learner{k, s, book, lines}); err != nil {
 		s.log.Error("cannot read the DHCP leases of an earlier daemon", "error", err)
 	}
-	find[*dhcpv6client.Client](s).LearnBy(learner{k, s, book})
+	find[*dhcpv6client.Client](s).LearnBy(learner{k, s, book, lines})
 	if err := find[*pppoe.Client](s).ReportServers(); err != nil {
 		s.log.Error("cannot use the DNS servers of PPPoE sessions", "error", err)
 	}
@@ -75,18 +76,24 @@ type learner struct {
 	kernel *kernel.Kernel
 	s      *running
 	health *health.Book
+	lines  *uplinks.Uplinks
 }
 
 func (l learner) Lease(ctx context.Context, name string, lease *dhcpclient.Lease) error {
 	var learned *kernel.Learned
 	refused := ""
+	var gateways []netip.Addr
 	if lease != nil {
 		refused = strings.Join(lease.Refused, "; ")
 		learned = &kernel.Learned{Addresses: map[string][]netip.Prefix{name: {lease.Address}}}
 		for _, r := range lease.Routes {
 			learned.Routes = append(learned.Routes, kernel.LearnedRoute{Prefix: r.Prefix, Interface: name, Gateway: r.Gateway})
+			if r.Prefix.Bits() == 0 {
+				gateways = append(gateways, r.Gateway)
+			}
 		}
 	}
+	l.lines.Learn("dhcp", name, gateways)
 	if refused != "" {
 		refused = fmt.Sprintf("the DHCP server %s announces routes that are not used: %s", lease.Server, refused)
 	}
@@ -98,9 +105,11 @@ func (l learner) Servers(servers []service.Server) error { return l.s.setServers
 
 func (l learner) IPv6(ctx context.Context, name string, g *dhcpv6client.Given) error {
 	if g == nil {
+		l.lines.Learn("dhcpv6", name, nil)
 		return l.kernel.Learn(ctx, "dhcpv6 "+name, nil)
 	}
 	learned := kernel.Learned{Addresses: g.Addresses}
+	l.lines.Learn("dhcpv6", name, []netip.Addr{g.Router})
 	if g.Router.IsValid() {
 		learned.Routes = append(learned.Routes, kernel.LearnedRoute{Prefix: netip.PrefixFrom(netip.IPv6Unspecified(), 0), Interface: name, Gateway: g.Router})
 	}

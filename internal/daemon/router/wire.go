@@ -21,6 +21,7 @@ import (
 	"minne/internal/subsystem/routing"
 	"minne/internal/subsystem/services/login"
 	"minne/internal/subsystem/services/service"
+	"minne/internal/subsystem/uplinks"
 )
 
 // parts are the subsystems of one router, with their own types. Views read them.
@@ -37,6 +38,7 @@ type parts struct {
 	offload  *offloader // tells fastpath what firewall says
 	flows    *flows.Table
 	services *running
+	uplinks  *uplinks.Uplinks
 	reassert *reassert // puts back what others change of kernel
 }
 
@@ -56,6 +58,8 @@ func newParts(inst instance.Instance, log *slog.Logger, voice voice) parts {
 	filter.ReportTo(faults)
 	kern := kernel.New(log.With("task", "kernel"), kernel.Options{OwnHost: own, Former: filepath.Join(inst.RunDir, "former.json")})
 	fast.AskConntrack(func() fastpath.Conntrack { return new(flows.Asker) })
+	lines := uplinks.New(uplinks.Host{Log: log.With("task", "uplinks"), Health: faults, FastPath: fast, BFDSocket: routing.BFDSocket(inst),
+		File: filepath.Join(inst.RunDir, "uplinks-off.json"), Sever: severUplink(log.With("task", "uplinks"))})
 	clock := tick.New()
 	clock.Add(fast.Look)
 	p := parts{
@@ -71,7 +75,8 @@ func newParts(inst instance.Instance, log *slog.Logger, voice voice) parts {
 		fastpath: fast,
 		flows:    book,
 		services: startServices(service.Host{RunDir: inst.RunDir, StateDir: live, Config: inst.Config, Own: own, Log: log,
-			Lines: voice.lines, Alarms: faults.Follow, Figures: voice.figures}, kern, faults),
+			Lines: voice.lines, Alarms: faults.Follow, Figures: voice.figures}, kern, faults, lines),
+		uplinks:  lines,
 	}
 	find[*login.Login](p.services).UseFirewall(admission{filter}, metering{book.Meter()})
 	p.reassert = newReassert(log, p.watcher, kern, p.health, p.tick)
@@ -117,6 +122,12 @@ func (p parts) subsystems() []Subsystem {
 			verbs:   p.fastpath,
 			restore: p.fastpath.Apply,
 		},
+		part[uplinks.Desired]{ // when routes and the fast path are there
+			name:    "uplinks",
+			render:  func(in Input) (uplinks.Desired, error) { return uplinks.Render(in.Config), nil },
+			verbs:   p.uplinks,
+			restore: p.uplinks.Apply,
+		},
 	}, p.services.subsystems()...)
 }
 
@@ -130,6 +141,8 @@ func renderFastPath(in Input) (fastpath.Desired, error) {
 func (p parts) tasks() []task.Task {
 	return append([]task.Task{p.watcher, p.tick, p.reassert, newFollowFilter(p), p.routing, p.fastpath.Collector(), p.fastpath.Watch(),
 		flows.NewEnds(p.fastpath, p.flows.Meter(), p.log.With("task", "conntrack-ends"))}, p.services.tasks()...)
+	return append([]task.Task{p.watcher, p.tick, p.reassert, newFollowFilter(p), p.routing, p.uplinks, p.fastpath.Collector(), p.fastpath.Watch(),
+		flows.NewEnds(p.fastpath, p.log.With("task", "conntrack-ends"))}, p.services.tasks()...)
 }
 
 // vitals returns the parts that must go on working.
@@ -147,8 +160,10 @@ func (p parts) forwarding(ctx context.Context, on bool) error {
 // takeDown removes what would go on without the daemon. Addresses, static routes
 // and the filter stay: the operator may be logged in through them. Nobody owns the filter any more.
 func (p parts) takeDown(ctx context.Context) error {
+	left := p.uplinks.Stop(ctx)
 	p.fastpath.Close()
 	return errors.Join(
+		left,
 		p.kernel.Forwarding(ctx, false),
 		fastpath.TakeAway(p.inst),
 		p.routing.Stop(ctx),

@@ -201,6 +201,9 @@ interfaces:
     description: campus core
     addresses: [203.0.113.1/30, "2001:db8:113:1::1/64"]
     anti-spoof: strict
+uplinks:
+  isp-a: {priority: 1}
+  isp-b: {priority: 2}
 routing:
   bgp:
     asn: 64496

@@ -41,6 +41,7 @@ func check(cfg *Config, secrets Secrets) *problems {
 	c.leasing()
 	c.delegation()
 	c.staticRoutes()
+	c.uplinks()
 	c.services()
 	c.protocols()
 	c.babel("routing.babel", cfg.Routing.Babel)

@@ -34,6 +34,7 @@ func Warnings(cfg *Config) []Problem {
 		c.oddOSPF(in, "ospf", in.OSPF)
 		c.oddOSPF(in, "ospf3", in.OSPF3)
 	}
+	c.oddUplinks()
 	c.oddBabel("routing.babel", cfg.Routing.Babel)
 	list, _ := c.problems.shown()
 	return list

@@ -136,6 +136,7 @@ type Link struct {
 	Up         bool // administratively up
 	Running    bool // carrier, as IFF_LOWER_UP
 	Loopback   bool
+	Group      uint32 // interface group, for rules that pass over its routes
 	Master     int    // ifindex of the bridge, bond or VRF it belongs to; 0 for none
 	InUse      bool   // a port of a bond: the bond takes packets from it
 	Parent     int    // ifindex of the device a VLAN sits on; 0 for none
@@ -159,6 +160,7 @@ type Rule struct {
 	Family   uint8 // AF_INET or AF_INET6
 	Priority uint32
 	Table    uint32 // where all packets are looked up; 0 for a rule that chooses, or does something else
+	Pass     uint32 // interface group whose routes the lookup passes over (suppress_ifgroup); 0 for none
 	VRF      bool   // about packets of links that belong to a VRF, and of no others (l3mdev)
 	Partial  bool   // of those about some only, or it does something else than ask the VRF's table
 	Deleted  bool

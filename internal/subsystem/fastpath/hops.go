@@ -36,6 +36,8 @@ type hopSpec struct {
 	object uint32  // kernel next-hop object
 	one    rib.Hop // when there is exactly one
 	many   string  // several hops, encoded
+	family uint8   // 4 or 6, of routes that lead on: what passes them over differs (uplinks.go)
+	other  bool    // of another table than main, whose routes nothing passes over
 }
 
 // specOf is the next hop of a route.
@@ -46,7 +48,10 @@ func specOf(r *rib.Route) hopSpec {
 	if r.Type != rib.Unicast {
 		return hopSpec{kind: r.Type}
 	}
-	s := hopSpec{kind: r.Type, object: r.NextHopID, mtu: uint16(min(r.MTU, math.MaxUint16))}
+	s := hopSpec{kind: r.Type, object: r.NextHopID, mtu: uint16(min(r.MTU, math.MaxUint16)), family: 6, other: r.Table != rib.TableMain}
+	if r.Prefix.Addr().Is4() {
+		s.family = 4
+	}
 	switch {
 	case r.NextHopID != 0:
 	case len(r.Hops) == 1:
@@ -77,6 +82,7 @@ type nextHop struct {
 	hops    []rib.Hop // of a spec with many
 	index   uint16
 	refs    int
+	word    uint64       // as published
 	held    []*adjacency // that its word or members refer to
 	first   uint32       // run of members
 	members []uint64     // as published there
@@ -205,6 +211,10 @@ func (n *nextHops) render(h *nextHop) {
 	members, stop := n.membersOf(h)
 	if stop != 0 {
 		n.publish(h, stopWord(stop), nil, nil)
+		return
+	}
+	if word, over := n.passedOver(h, members); over {
+		n.publish(h, word, nil, nil)
 		return
 	}
 	var held []*adjacency
@@ -365,6 +375,11 @@ func (n *nextHops) publish(h *nextHop, word uint64, members []uint64, held []*ad
 		h.members = nil
 	}
 	n.t.prog.nexthops.store(int(h.index), word)
+	changed := h.word != word
+	h.word = word
+	if changed && n.t.isBackup(h) {
+		n.renderPassed() // before the members that they name are given away
+	}
 	if old.members != nil {
 		n.runs.give(old.first, uint32(len(old.members)))
 	}

@@ -22,7 +22,7 @@ func currentLinks() ([]rib.Link, error) {
 	for _, l := range all {
 		a := l.Attrs()
 		one := rib.Link{
-			Index: a.Index, Name: a.Name, Kind: l.Type(), MAC: a.HardwareAddr, MTU: a.MTU, Master: a.MasterIndex,
+			Index: a.Index, Name: a.Name, Kind: l.Type(), MAC: a.HardwareAddr, MTU: a.MTU, Master: a.MasterIndex, Group: a.Group,
 			Up:       a.RawFlags&unix.IFF_UP != 0,
 			Running:  a.RawFlags&unix.IFF_LOWER_UP != 0,
 			Loopback: a.RawFlags&unix.IFF_LOOPBACK != 0,

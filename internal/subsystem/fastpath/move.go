@@ -37,7 +37,7 @@ func (t *tables) moveTo(p *program) {
 	if t.complete {
 		t.fill()
 	}
-	t.renderControl()
+	t.renderBackups(true)
 }
 
 // place is what tables remember of the maps of the program that they are written to.

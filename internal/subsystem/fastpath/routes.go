@@ -230,6 +230,9 @@ func (f *family[K]) change(t *tables, c *rib.RouteChange, to fibTable) error {
 		t.hops.release(routes.put(k, candidate{metric: r.Metric, hop: hop, kind: kind, round: t.round}))
 	}
 	after := routes.best(k, special)
+	if !local && before != after {
+		t.heedBackup(r.Table, f.prefix(k), after != 0)
+	}
 	if to == nil || before == after {
 		return nil
 	}

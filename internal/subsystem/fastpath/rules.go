@@ -54,8 +54,15 @@ func (t *tables) fallsBack(family uint8) bool {
 
 // rulesWords says why the rules of a family are more than the program can follow; "" when they are not.
 func (t *tables) rulesWords(family uint8) string {
+	_, words := t.readRules(family)
+	return words
+}
+
+// readRules reads the rules of a family: by which routes of main are passed over, and why they are more than the program
+// can follow; "" when they are not.
+func (t *tables) readRules(family uint8) (passRules, string) {
 	if !t.ruled[family] {
-		return ""
+		return passRules{}, ""
 	}
 	var rules []rib.Rule
 	for r := range t.rules {
@@ -67,25 +74,35 @@ func (t *tables) rulesWords(family uint8) string {
 	slices.SortFunc(rules, func(a, b rib.Rule) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Table, b.Table))
 	})
-	local, main := false, false
+	local, main, pass := false, false, passRules{}
 	for i, r := range rules {
+		own := r.Table == rib.TableLocal || r.Table == rib.TableMain || r.Table == rib.TableDefault
 		switch {
-		case r.Table == rib.TableLocal && !main:
+		case r.Table == rib.TableMain && r.Pass != 0 && local && !main && pass.group == 0:
+			pass.group = r.Pass
+		case r.Pass != 0:
+			return passRules{}, fmt.Sprintf("ip rule of priority %d", r.Priority)
+		case r.Table == rib.TableLocal && !main && pass.group == 0:
 			local = true
 		case r.Table == rib.TableMain && local:
 			main = true
+		case !own && r.Table != 0 && pass.group != 0 && pass.table == 0 && !main && rules[i-1].Pass != 0:
+			pass.table = r.Table
 		case main && r.Table == rib.TableDefault && t.fallsBack(family):
-			return fmt.Sprintf("ip rule of priority %d: table default has routes", r.Priority)
+			return passRules{}, fmt.Sprintf("ip rule of priority %d: table default has routes", r.Priority)
 		case main && (r.Table == rib.TableLocal || r.Table == rib.TableDefault):
 		default:
-			return fmt.Sprintf("ip rule of priority %d", r.Priority)
+			return passRules{}, fmt.Sprintf("ip rule of priority %d", r.Priority)
 		}
 		if i > 0 && rules[i-1].Priority == r.Priority {
-			return fmt.Sprintf("several ip rules of priority %d", r.Priority)
+			return passRules{}, fmt.Sprintf("several ip rules of priority %d", r.Priority)
 		}
 	}
 	if !main {
-		return "no ip rule for tables local and main"
+		return passRules{}, "no ip rule for tables local and main"
 	}
-	return ""
+	if pass.table == 0 {
+		return passRules{}, "" // what is passed over is found in main again
+	}
+	return pass, t.backupWords(family, pass)
 }

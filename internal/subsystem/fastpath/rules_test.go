@@ -17,6 +17,9 @@ func TestRules(t *testing.T) {
 	to := func(priority, table uint32) rib.Rule {
 		return rib.Rule{Family: unix.AF_INET, Priority: priority, Table: table}
 	}
+	pass := func(priority uint32) rib.Rule {
+		return rib.Rule{Family: unix.AF_INET, Priority: priority, Table: rib.TableMain, Pass: 77}
+	}
 	vrf := rib.Rule{Family: unix.AF_INET, Priority: 1000, VRF: true}
 	route := map[fallbackRoute]uint8{{prefix: netip.MustParsePrefix("203.0.113.0/24")}: 0}
 	route6 := map[fallbackRoute]uint8{{prefix: netip.MustParsePrefix("2001:db8::/32")}: 0}
@@ -36,6 +39,12 @@ func TestRules(t *testing.T) {
 		{"default before main", nil, []rib.Rule{to(0, rib.TableLocal), to(10, rib.TableDefault), to(32766, rib.TableMain)}, "priority 10"},
 		{"both of one priority", nil, []rib.Rule{to(7, rib.TableLocal), to(7, rib.TableMain)}, "priority 7"},
 		{"without main", nil, []rib.Rule{to(0, rib.TableLocal)}, "no ip rule"},
+		{"main passed over, and another table behind", nil, []rib.Rule{to(0, rib.TableLocal), pass(100), to(101, 4711), to(32766, rib.TableMain)}, ""},
+		{"main passed over, and main again", nil, []rib.Rule{to(0, rib.TableLocal), pass(100), to(32766, rib.TableMain)}, ""},
+		{"main passed over before local", nil, []rib.Rule{pass(100), to(101, 4711), to(1000, rib.TableLocal), to(32766, rib.TableMain)}, "priority 100"},
+		{"the other table first", nil, []rib.Rule{to(0, rib.TableLocal), to(99, 4711), pass(100), to(32766, rib.TableMain)}, "priority 99"},
+		{"two other tables", nil, []rib.Rule{to(0, rib.TableLocal), pass(100), to(101, 4711), to(102, 4712), to(32766, rib.TableMain)}, "priority 102"},
+		{"passed over twice", nil, []rib.Rule{to(0, rib.TableLocal), pass(100), pass(101), to(32766, rib.TableMain)}, "priority 101"},
 		{"none at all", nil, []rib.Rule{}, "no ip rule"},
 		{"none was told", nil, nil, ""},
 		{"routes of table default", route, []rib.Rule{to(0, rib.TableLocal), to(32766, rib.TableMain), to(32767, rib.TableDefault)}, "table default has routes"},

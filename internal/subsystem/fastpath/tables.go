@@ -38,6 +38,8 @@ type tables struct {
 	others    map[uint32]*otherTable // all other tables, among them those of VRFs
 	touched   map[*otherTable]bool   // of VRFs, to be published
 
+	backups backups // for routes that are passed over
+
 	lastVRF int // number of the last table that was opened in the image for VRFs
 
 	read        settingsReader
@@ -154,7 +156,8 @@ func (t *tables) End() {
 	t.renderOwn()
 	t.endRoutes()
 	t.telling, t.complete = false, true
-	t.renderControl()
+	t.backups.nets = [2]map[netip.Prefix]bool{} // all prefixes are looked at again
+	t.renderBackups(true)
 	t.times.Sync = time.Since(t.times.begun)
 	t.times.Longest = 0
 }
@@ -240,6 +243,7 @@ func (t *tables) Links(links []rib.Link) {
 	}
 	if !t.telling {
 		t.renderLinks()
+		t.renderControl()
 	}
 }
 
@@ -301,8 +305,12 @@ func (t *tables) Rules(rules []rib.Rule) {
 		}
 		t.ruled[r.Family] = true
 	}
-	t.renderControl()
-	if !t.telling && t.prog.vrfs != nil {
+	if t.telling {
+		t.renderControl()
+		return
+	}
+	t.renderBackups(true)
+	if t.prog.vrfs != nil {
 		t.renderLinks()
 	}
 }
@@ -361,6 +369,9 @@ func (t *tables) Routes(changes []rib.RouteChange) {
 	t.publishOthers()
 	t.published(0, errors.Join(err4, t.prog.table4.Publish()))
 	t.published(1, errors.Join(err6, t.prog.table6.Publish()))
+	if t.backups.dirty[0] || t.backups.dirty[1] {
+		t.renderBackups(false)
+	}
 	t.hops.settle()
 	t.times.Last, t.times.Batch = time.Since(start), len(changes)
 	t.times.Longest = max(t.times.Longest, t.times.Last)

@@ -51,6 +51,8 @@ func decodeLink(m nlmsg.Message) (l rib.Link, ok bool) {
 			}
 		case unix.IFLA_MTU:
 			l.MTU = int(uint32Of(value))
+		case unix.IFLA_GROUP:
+			l.Group = uint32Of(value)
 		case unix.IFLA_MASTER:
 			l.Master = int(uint32Of(value))
 		case unix.IFLA_LINKINFO:
@@ -133,6 +135,7 @@ func decodeNeighbour(m nlmsg.Message) (n rib.Neighbour, ok bool) {
 // Attributes of rules (FRA_) that every rule has and that select nothing.
 const (
 	fraPriority          = 6
+	fraSuppressIfGroup   = 13
 	fraSuppressPrefixLen = 14
 	fraTable             = 15
 	fraL3MasterDevice    = 19
@@ -156,6 +159,9 @@ func decodeRule(m nlmsg.Message) (r rib.Rule, ok bool) {
 			table = uint32Of(value)
 		case fraSuppressPrefixLen:
 			all = all && uint32Of(value) == 1<<32-1
+		case fraSuppressIfGroup:
+			r.Pass = uint32Of(value)
+			all = all && r.Pass != 0 // group 0 is that of all links that are in no other
 		case fraL3MasterDevice:
 			r.VRF = true
 		case fraProtocol:
@@ -167,9 +173,11 @@ func decodeRule(m nlmsg.Message) (r rib.Rule, ok bool) {
 	if native.Uint32(b[8:])&invert != 0 {
 		r.VRF, all = false, false
 	}
-	r.Partial = r.VRF && !all
+	r.Partial = r.VRF && (!all || r.Pass != 0)
 	if all && !r.VRF {
 		r.Table = table
+	} else {
+		r.Pass = 0
 	}
 	return r, true
 }

@@ -29,7 +29,7 @@ import (
 
 const (
 	priorityVRF   = 1000  // the kernel's own rule
-	priorityLocal = 32765 // in front of main's
+	priorityLocal = 32000 // in front of main's, and of those for uplinks
 )
 
 // metricLast is the distance 255 of the unreachable default routes: all others win.

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"minne/internal/base/atomicfile"
+	"minne/internal/base/instance"
 	"minne/internal/base/process"
 )
 
@@ -39,9 +40,15 @@ type host struct {
 	netns string   // the network namespace that the daemons live in
 }
 
-func (h host) runDir() string          { return filepath.Join(h.root, "/run/frr", h.name) }
-func (h host) etcDir() string          { return filepath.Join(h.root, "/etc/frr", h.name) }
-func (h host) socket(d string) string  { return filepath.Join(h.runDir(), d+".vty") }
+func (h host) runDir() string         { return filepath.Join(h.root, "/run/frr", h.name) }
+func (h host) etcDir() string         { return filepath.Join(h.root, "/etc/frr", h.name) }
+func (h host) socket(d string) string { return filepath.Join(h.runDir(), d+".vty") }
+
+// BFDSocket is where bfdd tells of its sessions.
+func BFDSocket(inst instance.Instance) string {
+	return filepath.Join(host{name: inst.FRRName}.runDir(), "bfdd.sock")
+}
+
 func (h host) pidFile(d string) string { return filepath.Join(h.runDir(), d+".pid") }
 func (h host) confFile() string        { return filepath.Join(h.etcDir(), "frr.conf") }
 func (h host) binary(d string) string  { return filepath.Join(daemonDir, d) }

@@ -36,6 +36,7 @@ var groups = []func(*app) *cobra.Command{
 	newRollbackCommand,
 	newRevisionsCommand,
 	newShowCommand,
+	newFlowsCommand,
 	newStatusCommand,
 	newDoctorCommand,
 	newAlarmCommand,

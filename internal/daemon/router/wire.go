@@ -37,6 +37,7 @@ type parts struct {
 	fastpath *fastpath.FastPath
 	offload  *offloader // tells fastpath what firewall says
 	flows    *flows.Table
+	flowLog  *flowLog
 	services *running
 	uplinks  *uplinks.Uplinks
 	reassert *reassert // puts back what others change of kernel
@@ -79,6 +80,8 @@ func newParts(inst instance.Instance, log *slog.Logger, voice voice) parts {
 		uplinks:  lines,
 	}
 	find[*login.Login](p.services).UseFirewall(admission{filter}, metering{book.Meter()})
+	p.flowLog = newFlowLog(filepath.Join(live, "flow-log"), flows.NewRecorder(book, fast, log.With("task", "flow-records")), faults, log.With("task", "flow-log"))
+	clock.Add(p.flowLog.tidy)
 	p.reassert = newReassert(log, p.watcher, kern, p.health, p.tick)
 	return p
 }
@@ -128,6 +131,12 @@ func (p parts) subsystems() []Subsystem {
 			verbs:   p.uplinks,
 			restore: p.uplinks.Apply,
 		},
+		part[loggedFlows]{
+			name:    "flow-log",
+			render:  func(in Input) (loggedFlows, error) { return renderFlowLog(in.Config), nil },
+			verbs:   p.flowLog,
+			restore: p.flowLog.Apply,
+		},
 	}, p.services.subsystems()...)
 }
 
@@ -139,10 +148,8 @@ func renderFastPath(in Input) (fastpath.Desired, error) {
 
 // tasks returns what runs as long as the daemon does.
 func (p parts) tasks() []task.Task {
-	return append([]task.Task{p.watcher, p.tick, p.reassert, newFollowFilter(p), p.routing, p.fastpath.Collector(), p.fastpath.Watch(),
-		flows.NewEnds(p.fastpath, p.flows.Meter(), p.log.With("task", "conntrack-ends"))}, p.services.tasks()...)
 	return append([]task.Task{p.watcher, p.tick, p.reassert, newFollowFilter(p), p.routing, p.uplinks, p.fastpath.Collector(), p.fastpath.Watch(),
-		flows.NewEnds(p.fastpath, p.log.With("task", "conntrack-ends"))}, p.services.tasks()...)
+		flows.NewEnds(p.fastpath, p.flows.Meter(), p.log.With("task", "conntrack-ends")), p.flowLog}, p.services.tasks()...)
 }
 
 // vitals returns the parts that must go on working.

@@ -44,6 +44,7 @@ func check(cfg *Config, secrets Secrets) *problems {
 	c.uplinks()
 	c.services()
 	c.protocols()
+	c.flowLog()
 	c.babel("routing.babel", cfg.Routing.Babel)
 	return c.problems
 }

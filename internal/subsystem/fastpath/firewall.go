@@ -417,6 +417,11 @@ func (f *FastPath) Flows(filter flow.Filter, visit func(flow.Flow) bool) {
 	})
 }
 
+// TellEnded returns when the listener has been told of all flows that have ended.
+func (f *FastPath) TellEnded() {
+	f.locked(func() { f.prog.ended.drain() })
+}
+
 // FlowStats describe the flow table; ok is false where the fast path carries no flows.
 func (f *FastPath) FlowStats() (s flow.Stats, ok bool, err error) {
 	f.mu.Lock()

@@ -32,9 +32,11 @@ type Connection struct {
 	Label    string    // that patterns gave it; "" for none
 	Repeated [2]uint64 // packets, among those above, that the fast path forwarded
 
-	began  int64  // ns since 1970; 0 when the kernel does not say (nf_conntrack_timestamp)
-	status uint32 // IPS_*
-	tcp    uint8  // enum tcp_conntrack
+	repeatedBytes [2]uint64
+	began         int64  // ns since 1970; 0 when the kernel does not say (nf_conntrack_timestamp)
+	ended         int64  // the same, of a connection that is no more
+	status        uint32 // IPS_*
+	tcp           uint8  // enum tcp_conntrack
 }
 
 // Bits of a connection's status (enum ip_conntrack_status).
@@ -136,11 +138,15 @@ func (c *Connection) decodeCounters(b []byte, direction int) {
 	}
 }
 
-// decodeTimes reads when the connection began.
+// decodeTimes reads when the connection began, and ended.
 func (c *Connection) decodeTimes(b []byte) {
 	for kind, value := range nlmsg.Attributes(b) {
-		if kind == nl.CTA_TIMESTAMP_START && len(value) == 8 {
+		switch {
+		case len(value) != 8:
+		case kind == nl.CTA_TIMESTAMP_START:
 			c.began = int64(binary.BigEndian.Uint64(value))
+		case kind == nl.CTA_TIMESTAMP_STOP:
+			c.ended = int64(binary.BigEndian.Uint64(value))
 		}
 	}
 }

@@ -87,6 +87,52 @@ type kept struct {
 	forgotten uint64          // flows whose counts found no room
 	enough    int             // when there are so many, the kernel is asked which of them it still has
 	pruned    time.Time       // when that was
+
+	// While connections' ends are recorded, what an ended one had counted stays until that is done: missing is since
+	// when the kernel no longer has it. nil when nobody records.
+	missing map[uint64]time.Time
+}
+
+// missingFor is how long what belongs to no connection waits for the word of the connection's end.
+const missingFor = time.Minute
+
+// record says that ends of connections are recorded from now on, or no more.
+func (k *kept) record(on bool, most int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.missing = nil; on {
+		k.missing = map[uint64]time.Time{}
+	}
+	k.most = max(most, mostKept)
+}
+
+// take is what was counted of a connection that has ended: it is forgotten here.
+func (k *kept) take(h uint64, began int64) (sum counts) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	sum, _ = k.of[h].since(began)
+	delete(k.of, h)
+	delete(k.missing, h)
+	return sum
+}
+
+// has says whether anything is kept of a connection.
+func (k *kept) has(h uint64) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.of[h] != nil
+}
+
+// goes says whether what belongs to no connection of the kernel's may be forgotten.
+func (k *kept) goes(h uint64, now time.Time) bool {
+	if k.missing == nil {
+		return true
+	}
+	since, ok := k.missing[h]
+	if !ok {
+		k.missing[h] = now
+	}
+	return ok && now.Sub(since) > missingFor
 }
 
 func newKept() *kept {
@@ -107,7 +153,11 @@ func (k *kept) add(e *flow.Ended) (prune bool) {
 	} else {
 		k.of[h] = (&past{counts{e.Packets, e.Bytes}, e.At.UnixNano(), was}).upTo(pastDepth)
 	}
-	if len(k.of) < k.enough || time.Since(k.pruned) < pruneEvery {
+	enough := k.enough
+	if k.missing != nil { // ends of connections make room
+		enough = k.most - k.most/4
+	}
+	if len(k.of) < enough || time.Since(k.pruned) < pruneEvery {
 		return false
 	}
 	k.pruned = time.Now()
@@ -133,12 +183,17 @@ func (k *kept) read() (of map[uint64]*past, ended map[uint64]bool) {
 func (k *kept) settle(r *repeated) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	now := time.Now()
 	for h, p := range r.ended {
 		later, cut := r.later[h]
 		switch {
 		case k.of[h] != p: // another flow has ended meanwhile
 		case !r.found[h], cut && later == nil:
+			if !r.found[h] && !k.goes(h, now) {
+				continue
+			}
 			delete(k.of, h)
+			delete(k.missing, h)
 		case cut:
 			k.of[h] = later
 		}

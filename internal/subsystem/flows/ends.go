@@ -95,10 +95,17 @@ func endedKeys(in []byte, meter *Meter) (keys []flow.Key) {
 
 // listenEnds opens a socket that hears of connections which end after both sides were heard: no others are carried, and of
 // those a flood makes many.
-func listenEnds() (*os.File, error) {
+func listenEnds() (*os.File, error) { return listenEnded(4<<20, answeredOnly()) }
+
+func listenEnded(room int, filter []unix.SockFilter) (*os.File, error) {
+	return nlmsg.Listen(unix.NETLINK_NETFILTER, room, filter, groupDestroy)
+}
+
+// answeredOnly lets pass what tells of connections whose packets came from both sides.
+func answeredOnly() []unix.SockFilter {
 	attributes := uint32(unix.NLMSG_HDRLEN + len(generic))
 	const otherwise = 0xfffff000 // SKF_AD_OFF, signed
-	filter := []unix.SockFilter{
+	return []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_IMM, K: attributes},
 		{Code: unix.BPF_LDX | unix.BPF_IMM, K: nl.CTA_STATUS},
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: otherwise + 12}, // SKF_AD_NLATTR: where the attribute is
@@ -109,5 +116,4 @@ func listenEnds() (*os.File, error) {
 		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
 		{Code: unix.BPF_RET | unix.BPF_K, K: 0xffffffff},
 	}
-	return nlmsg.Listen(unix.NETLINK_NETFILTER, 4<<20, filter, groupDestroy)
 }

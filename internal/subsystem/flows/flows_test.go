@@ -47,6 +47,8 @@ func (p *pretended) Labels(visit func(flow.Key, string)) error {
 	return nil
 }
 
+func (p *pretended) TellEnded() {}
+
 func (p *pretended) FlowStats() (flow.Stats, bool, error) { return p.stats, true, nil }
 
 // masqueraded is connection i of many: hosts of 127.0.0.0/8 to web servers, sent from one address.

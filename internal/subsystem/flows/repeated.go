@@ -18,6 +18,8 @@ type FastPath interface {
 	// false. The fast path takes no updates meanwhile, so visit is quick. When Flows returns, the
 	// Table has been told of all flows that ended before they could be visited, and while they were.
 	Flows(filter flow.Filter, visit func(flow.Flow) bool)
+	// TellEnded returns when the Table has been told of all flows that have ended.
+	TellEnded()
 	// Labels calls visit for directions of flows that patterns have labelled; one may come twice.
 	Labels(visit func(key flow.Key, label string)) error
 	// FlowStats describe the flow table; not ok when there is none.
@@ -111,7 +113,12 @@ func (r *repeated) join(c *Connection) {
 			r.later[h] = p.after(began)
 		}
 	}
-	c.Repeated = more.packets
+	c.count(&more)
+}
+
+// count adds what the fast path has counted.
+func (c *Connection) count(more *counts) {
+	c.Repeated, c.repeatedBytes = more.packets, more.bytes
 	for d := range 2 {
 		c.Packets[d] += more.packets[d]
 		c.Bytes[d] += more.bytes[d]

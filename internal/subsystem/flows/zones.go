@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/base/nlmsg"
+	"minne/internal/model/flowrecord"
 )
 
 // Conntrack does not know interfaces, so the zones of a connection are those that the routes lead to: the kernel is
@@ -31,8 +32,10 @@ type zones struct {
 	of     map[string]string // zone by interface
 	routes *nlmsg.Socket
 	links  map[uint32]string // zone by the index of a link
+	called map[uint32]string // name by the index of a link
 	known  map[place]string
-	vrfs   map[uint16]vrf // by table; nil before they were asked for
+	out    map[place]uint32 // of those known, the index of the link that leads there; 0 for the router itself
+	vrfs   map[uint16]vrf   // by table; nil before they were asked for
 	failed error
 }
 
@@ -53,7 +56,7 @@ func newZones(ctx context.Context, of map[string]string) (*zones, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &zones{ctx: ctx, of: of, routes: s, links: map[uint32]string{}, known: map[place]string{}}, nil
+	return &zones{ctx: ctx, of: of, routes: s, links: map[uint32]string{}, called: map[uint32]string{}, known: map[place]string{}, out: map[place]uint32{}}, nil
 }
 
 func (z *zones) close() { z.routes.Close() }
@@ -69,6 +72,13 @@ func (z *zones) zone(a place) string {
 		z.known[a] = name
 	}
 	return name
+}
+
+// way is where an address is.
+func (z *zones) way(a place) flowrecord.Way {
+	w := flowrecord.Way{Zone: z.zone(a), Index: z.out[a]}
+	w.Interface = z.called[w.Index]
+	return w
 }
 
 // ask makes the route lookup of `ip route get`.
@@ -99,7 +109,8 @@ func (z *zones) ask(at place) string {
 		case unix.RTN_UNICAST:
 			for kind, value := range nlmsg.Attributes(answer[unix.SizeofRtMsg:]) {
 				if kind == unix.RTA_OIF && len(value) == 4 {
-					name = z.link(binary.NativeEndian.Uint32(value))
+					index := binary.NativeEndian.Uint32(value)
+					name, z.out[at] = z.link(index), index
 				}
 			}
 		}
@@ -165,7 +176,7 @@ func (z *zones) link(index uint32) string {
 	name, ok := z.links[index]
 	if !ok {
 		if i, err := net.InterfaceByIndex(int(index)); err == nil {
-			name = z.of[i.Name]
+			name, z.called[index] = z.of[i.Name], i.Name
 		}
 		z.links[index] = name
 	}

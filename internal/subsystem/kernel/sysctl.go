@@ -138,7 +138,13 @@ func conntrackSysctls(cfg *config.Config) []Sysctl {
 	if !zoned {
 		return nil
 	}
+	events := "2" // the kernel's own: of connections that begin while somebody listens
+	if cfg.FlowLog != nil {
+		events = "1" // connections that began before the daemon are told of, too
+	}
 	return []Sysctl{
+		// Whose end the kernel tells.
+		{Path: "net/netfilter/nf_conntrack_events", Value: events},
 		// Packets and bytes of each connection, for minne show flows. Connections that began
 		// before are not counted.
 		{Path: "net/netfilter/nf_conntrack_acct", Value: "1"},

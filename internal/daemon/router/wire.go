@@ -77,7 +77,7 @@ func newParts(inst instance.Instance, log *slog.Logger, voice voice) parts {
 		flows:    book,
 		services: startServices(service.Host{RunDir: inst.RunDir, StateDir: live, Config: inst.Config, Own: own, Log: log,
 			Lines: voice.lines, Alarms: faults.Follow, Figures: voice.figures}, kern, faults, lines),
-		uplinks:  lines,
+		uplinks: lines,
 	}
 	find[*login.Login](p.services).UseFirewall(admission{filter}, metering{book.Meter()})
 	p.flowLog = newFlowLog(filepath.Join(live, "flow-log"), flows.NewRecorder(book, fast, log.With("task", "flow-records")), faults, log.With("task", "flow-log"))

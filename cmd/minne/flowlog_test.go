@@ -45,7 +45,7 @@ func TestFlowLog(t *testing.T) {
 		}
 	}
 	b.want(0, "applied", "apply", b.file("none.yaml", schoolConfig))
-	b.want(1, "no flow log", "flows", "log")
+	b.want(1, "the flow log is not running", "flows", "log")
 	b.want(0, "~ flow log", "apply", "--dry-run", b.file("log.yaml", schoolConfig+"flow-log: {interval: 1h}\n"))
 	b.want(0, "applied", "apply", b.file("log.yaml", schoolConfig+"flow-log: {interval: 1h}\n"))
 	lan.echo(":80")
@@ -111,7 +111,7 @@ func TestFlowLog(t *testing.T) {
 		t.Error("the table has no reason")
 	}
 	b.want(0, "applied", "apply", b.file("none.yaml", schoolConfig))
-	b.want(1, "no flow log", "flows", "log")
+	b.want(1, "the flow log is not running", "flows", "log")
 }
 
 // carried speaks on a connection until the fast path has forwarded some of its packets.

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"minne/internal/subsystem/fastpath"
 )
 
@@ -19,8 +21,15 @@ import (
 // first has ten bytes, again and again until ready says that the connection is.
 func large(from, to *neighbour, address string, ready func() bool, sizes ...int) error {
 	var server net.PacketConn
-	if err := to.inside(func() (err error) { server, err = net.ListenPacket("udp", address); return err }); err != nil {
-		return err
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		err := to.inside(func() (err error) { server, err = net.ListenPacket("udp", address); return err })
+		if err == nil {
+			break
+		}
+		// A process that another test is just starting holds a copy of the last server's socket until it runs.
+		if !errors.Is(err, unix.EADDRINUSE) || time.Now().After(end) {
+			return err
+		}
 	}
 	ended := make(chan struct{})
 	defer func() { // the port is free when the reader has let go of it

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	storeerrors "go.etcd.io/bbolt/errors"
 )
 
 // Store is an open file. It is safe for concurrent use.
@@ -34,7 +35,7 @@ func Open(path string) (s *Store, aside string, err error) {
 		return bbolt.Open(path, 0o600, &bbolt.Options{Timeout: patience})
 	}
 	db, err := open()
-	if errors.Is(err, bbolt.ErrInvalid) || errors.Is(err, bbolt.ErrChecksum) || errors.Is(err, bbolt.ErrVersionMismatch) {
+	if errors.Is(err, storeerrors.ErrInvalid) || errors.Is(err, storeerrors.ErrChecksum) || errors.Is(err, storeerrors.ErrVersionMismatch) {
 		aside = path + ".damaged"
 		if err := os.Rename(path, aside); err != nil {
 			return nil, "", fmt.Errorf("store %s is damaged: %w", path, err)

@@ -179,7 +179,7 @@ func (f *flowLog) tidy(context.Context) {
 	}
 }
 
-var errNoFlowLog = errors.New("no flow log: the configuration has no section flow-log")
+var errNoFlowLog = errors.New("the flow log is not running: the configuration has no section flow-log")
 
 // opened is the log, if there is one.
 func (f *flowLog) opened() (*flowlog.Store, error) {

@@ -233,7 +233,7 @@ func TestBudget(t *testing.T) {
 	defer s.Close()
 	records := made(10*blockRecords, 3)
 	for i := range records {
-		late := time.Now().Sub(records[i].To)
+		late := time.Since(records[i].To)
 		records[i].To, records[i].From, records[i].Began = records[i].To.Add(late), records[i].From.Add(late), time.Time{}
 	}
 	appendAll(t, s, records, 5000)

@@ -19,11 +19,9 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"minne/internal/base/listen"
 	"minne/internal/model/config"
 	"minne/internal/subsystem/services/service"
 )
@@ -66,17 +64,7 @@ const (
 
 // serve is the portal of an interface.
 func (l *Login) serve(ctx context.Context, iface string, p page, up func()) error {
-	if _, err := net.InterfaceByName(iface); err != nil {
-		return fmt.Errorf("%w (%w)", unix.ENODEV, err)
-	}
-	var failed error
-	bound := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		if err := c.Control(func(fd uintptr) { failed = unix.BindToDevice(int(fd), iface) }); err != nil {
-			return err
-		}
-		return failed
-	}}
-	listener, err := bound.Listen(ctx, "tcp", ":80")
+	listener, err := listen.On(ctx, iface, 80)
 	if err != nil {
 		return fmt.Errorf("login page: %w", err)
 	}
@@ -164,7 +152,7 @@ func (p *portal) who(r *http.Request) (a asking, err error) {
 	a.address = from.Addr().WithZone("").Unmap()
 	mac, ok := p.l.hosts.mac(p.iface, a.address)
 	if !ok {
-		return a, errors.New("The router does not know your device yet. Load the page again.")
+		return a, errors.New("the router does not know your device yet: load the page again")
 	}
 	a.mac = mac
 	p.l.mu.Lock()

@@ -10,10 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"minne/internal/base/figure"
+	"minne/internal/base/listen"
 	"minne/internal/model/config"
 	"minne/internal/model/policy"
 	"minne/internal/subsystem/services/resident"
@@ -79,14 +77,7 @@ type server struct{ handler http.Handler }
 
 // work serves one interface until ctx ends.
 func (w *server) work(ctx context.Context, name string, s Settings, up func()) error {
-	listen := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		var failed error
-		if err := c.Control(func(fd uintptr) { failed = unix.BindToDevice(int(fd), name) }); err != nil {
-			return err
-		}
-		return failed
-	}}
-	socket, err := listen.Listen(ctx, "tcp", ":"+strconv.Itoa(s.Port))
+	socket, err := listen.On(ctx, name, s.Port)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", name, err)
 	}

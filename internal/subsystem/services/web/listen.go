@@ -6,17 +6,14 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"sync"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"minne/internal/base/listen"
 	"minne/internal/model/api"
 )
 
@@ -34,29 +31,11 @@ const (
 
 // listen serves one interface until ctx ends.
 func (s *Server) listen(ctx context.Context, name string, l Listener, up func()) error {
-	if _, err := net.InterfaceByName(name); err != nil {
-		return fmt.Errorf("%s: %w", name, unix.ENODEV)
-	}
-	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-		var failed error
-		err := raw.Control(func(fd uintptr) { failed = unix.BindToDevice(int(fd), name) })
-		return errors.Join(err, failed)
-	}}
-	four, err := config.Listen(ctx, "tcp4", fmt.Sprintf(":%d", l.Port))
+	socket, err := listen.On(ctx, name, l.Port)
 	if err != nil {
 		return err
 	}
-	defer four.Close()
-	// Not one socket for both: where lo is down, Go takes the host for one without IPv6.
-	six, err := config.Listen(ctx, "tcp6", fmt.Sprintf("[::]:%d", l.Port))
-	if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) && !errors.Is(err, unix.EADDRNOTAVAIL) {
-		return err
-	}
-	sockets := []net.Listener{four}
-	if err == nil {
-		defer six.Close()
-		sockets = append(sockets, six)
-	}
+	defer socket.Close()
 	server := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: headerTime,
@@ -80,11 +59,7 @@ func (s *Server) listen(ctx context.Context, name string, l Listener, up func())
 		}
 	})
 	up()
-	broken := make(chan error, len(sockets))
-	for _, socket := range sockets {
-		go func() { broken <- server.ServeTLS(roomy{socket, s.room}, "", "") }()
-	}
-	err = <-broken
+	err = server.ServeTLS(roomy{socket, s.room}, "", "")
 	if !stop() {
 		<-ended
 		return nil

@@ -162,11 +162,10 @@ func (s *Server) Trust(d Desired) {
 // Apply makes the service work as desired. Who is no user any more is logged out.
 func (s *Server) Apply(ctx context.Context, d Desired) error {
 	s.Trust(d)
-	for _, name := range slices.Sorted(keys(d.listeners)) {
-		if err := s.usable(d.listeners[name].Files); err != nil {
+	if names := slices.Sorted(keys(d.listeners)); len(names) > 0 { // all have the same certificate
+		if err := s.usable(d.listeners[names[0]].Files); err != nil {
 			return err
 		}
-		break // they have the same
 	}
 	return s.listeners.Apply(ctx, d.listeners)
 }

@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"reflect"
@@ -162,7 +163,7 @@ func (s *Server) Trust(d Desired) {
 // Apply makes the service work as desired. Who is no user any more is logged out.
 func (s *Server) Apply(ctx context.Context, d Desired) error {
 	s.Trust(d)
-	if names := slices.Sorted(keys(d.listeners)); len(names) > 0 { // all have the same certificate
+	if names := slices.Sorted(maps.Keys(d.listeners)); len(names) > 0 { // all have the same certificate
 		if err := s.usable(d.listeners[names[0]].Files); err != nil {
 			return err
 		}
@@ -170,24 +171,14 @@ func (s *Server) Apply(ctx context.Context, d Desired) error {
 	return s.listeners.Apply(ctx, d.listeners)
 }
 
-func keys[V any](m map[string]V) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
-}
-
 // changes says which accounts would be others, not how.
 func (a accounts) changes(next accounts) (list []plan.Change) {
-	for _, name := range slices.Sorted(keys(a)) {
+	for _, name := range slices.Sorted(maps.Keys(a)) {
 		if _, stays := next[name]; !stays {
 			list = append(list, plan.Change{Subsystem: "services", Action: plan.Remove, Object: a[name].what()})
 		}
 	}
-	for _, name := range slices.Sorted(keys(next)) {
+	for _, name := range slices.Sorted(maps.Keys(next)) {
 		c := plan.Change{Subsystem: "services", Action: plan.Add, Object: next[name].what(), Details: []string{"role " + next[name].role.String()}}
 		if was, had := a[name]; had {
 			if reflect.DeepEqual(was, next[name]) {

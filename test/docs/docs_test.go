@@ -253,9 +253,12 @@ func startDaemon(t *testing.T, bin, dir string) {
 	t.Fatalf("the daemon made no control socket in 20 s:\n%s", log.String())
 }
 
-// forget removes what a router leaves in place when it is stopped: its filter, and the addresses of lo.
+// forget removes what a router leaves in place when it is stopped: its filter, connections, and the addresses of lo.
 func forget(t *testing.T) {
 	t.Helper()
+	if out, err := exec.Command("conntrack", "-F").CombinedOutput(); err != nil {
+		t.Errorf("conntrack -F: %v\n%s", err, out)
+	}
 	if out, err := exec.Command("nft", "flush", "ruleset").CombinedOutput(); err != nil {
 		t.Errorf("nft flush ruleset: %v\n%s", err, out)
 	}

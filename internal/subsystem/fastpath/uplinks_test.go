@@ -23,6 +23,10 @@ func standing(t *testing.T) {
 	for _, family := range []string{"-4", "-6"} {
 		ip(t, family, "rule", "add", "pref", "32100", "table", "main", "suppress_ifgroup", deadGroup)
 		ip(t, family, "rule", "add", "pref", "32101", "table", backupTable)
+		t.Cleanup(func() { // the namespace is that of all tests
+			ip(t, family, "rule", "del", "pref", "32100")
+			ip(t, family, "rule", "del", "pref", "32101")
+		})
 	}
 }
 

@@ -120,7 +120,7 @@ func TestConntrackIsSetForFirewallsOnly(t *testing.T) {
 		t.Errorf("without a zone: %v", got)
 	}
 	c.Interfaces["lan"].Zone = "lan"
-	want := []string{"netfilter nf_conntrack_acct 1", "netfilter nf_conntrack_timestamp 1", "netfilter nf_conntrack_tcp_be_liberal 1",
+	want := []string{"netfilter nf_conntrack_events 2", "netfilter nf_conntrack_acct 1", "netfilter nf_conntrack_timestamp 1", "netfilter nf_conntrack_tcp_be_liberal 1",
 		"netfilter nf_conntrack_tcp_ignore_invalid_rst 1", "netfilter nf_conntrack_checksum 0"}
 	if got := of(c); !slices.Equal(got, want) {
 		t.Errorf("with a zone %v, expected %v", got, want)

@@ -24,7 +24,7 @@ interfaces:
   lan:
     bridge: {ports: [first, second], stp: on, stp-ports: {second: {cost: 200, priority: 64}}}
     addresses: [10.0.75.1/24]
-  plain: {match: {name: w2}, addresses: [10.0.40.1/24]}
+  edge: {match: {name: w2}, addresses: [10.0.40.1/24]}
 `
 
 // TestSpanningTree has two cables to one bridge of the kernel, which is the root: the router blocks the dearer one, in the kernel
@@ -54,9 +54,9 @@ func TestSpanningTree(t *testing.T) {
 	r.says(t, "show spanning-tree", "lan: 32768.", "root: "+root+", by port first", "hello 1 s, max age 6 s, forward delay 2 s",
 		"first root forwarding", "second alternate blocking 200 64 "+root)
 	echo(t, here, far, "10.0.75.1:7", 3)
-	r.waitForPorts(t, "first", "second", "plain")
+	r.waitForPorts(t, "first", "second", "edge")
 
-	addNeighbour(t, "plain", "10.0.40.9", plainMAC)
+	addNeighbour(t, "edge", "10.0.40.9", plainMAC)
 	out := plain.wire(t)
 	cables := map[string]wire{}
 	for _, name := range []string{"x0", "x1"} {
@@ -79,11 +79,11 @@ func TestSpanningTree(t *testing.T) {
 		return out.receive(t, func(f []byte) bool { return bytes.Contains(f, mark) }) != nil
 	}
 	fast := func(cable string) bool {
-		before := r.forwarded(t, "plain")
+		before := r.forwarded(t, "edge")
 		if !passes(cable) { // the bridge learns its sender
 			return false
 		}
-		return passes(cable) && r.forwarded(t, "plain") > before
+		return passes(cable) && r.forwarded(t, "edge") > before
 	}
 	until(t, "the fast path forwards what comes by the open cable", func() bool { return fast("x0") })
 	if passes("x1") {
@@ -93,7 +93,7 @@ func TestSpanningTree(t *testing.T) {
 	leaves := func() bool {
 		mark := fmt.Appendf(nil, "to the second cable, %d", sent)
 		sent++
-		out.send(t, frame(plainMAC, macOfLink(t, "plain"), nil, netip.MustParseAddr("10.0.40.9"), netip.MustParseAddr("10.0.75.8"), 64, mark))
+		out.send(t, frame(plainMAC, macOfLink(t, "edge"), nil, netip.MustParseAddr("10.0.40.9"), netip.MustParseAddr("10.0.75.8"), 64, mark))
 		return cables["x1"].receive(t, func(f []byte) bool { return bytes.Contains(f, mark) }) != nil
 	}
 	if leaves() {

@@ -99,23 +99,27 @@ func (a *app) choose(c *cobra.Command, q login.VouchersChosen) (login.Vouchers, 
 	return router.ChooseVouchers.Ask(c.Context(), client, q)
 }
 
+// commented asks for the vouchers with a comment, for all without one.
+func (a *app) commented(c *cobra.Command, comment string) (login.Vouchers, error) {
+	return a.choose(c, login.VouchersChosen{Comment: comment, All: comment == ""})
+}
+
 func newVoucherListCommand(a *app) *cobra.Command {
 	var asJSON bool
-	q := login.VouchersChosen{}
+	var comment string
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List vouchers with their codes",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			q.All = q.Comment == ""
-			v, err := a.choose(c, q)
+			v, err := a.commented(c, comment)
 			if err != nil {
 				return err
 			}
 			return a.printVouchers(v, asJSON)
 		},
 	}
-	c.Flags().StringVar(&q.Comment, "comment", "", "only those with this `text`")
+	c.Flags().StringVar(&comment, "comment", "", "only those with this `text`")
 	c.Flags().BoolVar(&asJSON, "json", false, "print them as JSON")
 	return c
 }
@@ -154,14 +158,13 @@ func (a *app) vouchersIf(do bool, v login.Vouchers, asJSON bool) error {
 }
 
 func newVoucherExportCommand(a *app) *cobra.Command {
-	q := login.VouchersChosen{}
+	var comment string
 	c := &cobra.Command{
 		Use:   "export",
 		Short: "Print vouchers as CSV",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			q.All = q.Comment == ""
-			v, err := a.choose(c, q)
+			v, err := a.commented(c, comment)
 			if err != nil {
 				return err
 			}
@@ -181,7 +184,7 @@ func newVoucherExportCommand(a *app) *cobra.Command {
 			return w.WriteAll(rows)
 		},
 	}
-	c.Flags().StringVar(&q.Comment, "comment", "", "only those with this `text`")
+	c.Flags().StringVar(&comment, "comment", "", "only those with this `text`")
 	return c
 }
 

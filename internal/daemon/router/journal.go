@@ -59,31 +59,9 @@ func (j *Journal) tail(n int) []string {
 // Lines that come faster than say takes them are lost but for the last ones.
 func (j *Journal) Follow(ctx context.Context, n int, say func(line string) error) error {
 	j.mu.Lock()
-	said := j.count - min(n, j.count)
+	from := j.count - min(n, j.count)
 	j.mu.Unlock()
-	for {
-		j.mu.Lock()
-		var lines []string
-		if news := j.count - said; news > 0 {
-			lines = j.tail(news)
-		}
-		said = j.count
-		more, ended := j.more, j.ended
-		j.mu.Unlock()
-		for _, line := range lines {
-			if err := say(line); err != nil {
-				return err
-			}
-		}
-		if ended {
-			return nil
-		}
-		select {
-		case <-more:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	return j.Feed(ctx, from, func(_ int, line string) error { return say(line) })
 }
 
 // Feed says each line from a number on, counted from 0 since the start of the daemon, until ctx ends or say fails. Lines

@@ -96,6 +96,37 @@ func (r *Routing) holdFor(ctx context.Context, daemon string, d Desired) error {
 	return nil
 }
 
+// letGo ends the hold of the routes of a daemon that has ended for good, and zebra removes them: those that an earlier
+// process told before it crashed, and this one had not learned again. FRR 9 and newer: an error.
+func (r *Routing) letGo(ctx context.Context, daemon string) error {
+	protocol, ok := zapiProtocol[daemon]
+	if old, err := r.zebraNeedsAsking(ctx); err != nil || !old || !ok {
+		return errors.Join(err, fmt.Errorf("zebra of this release can't be asked to remove routes of %s", daemon))
+	}
+	name := strings.TrimSuffix(daemon, "d")
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	for {
+		names, err := r.clients(ctx)
+		if err != nil {
+			return err
+		}
+		if !names[name] { // zebra has seen it hang up
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("zebra still has it as a client: %w", ctx.Err())
+		case <-time.After(joinPoll / 10):
+		}
+	}
+	tables, err := r.tables(ctx)
+	if err != nil {
+		return err
+	}
+	return r.ask(ctx, name, holdRequest(protocol, tables, false), tables, false)
+}
+
 // ask is the short life of a client in a daemon's place. hold says whether zebra holds the client's routes in the tables
 // when it has worked off the request.
 func (r *Routing) ask(ctx context.Context, name string, request []byte, tables map[string]uint32, hold bool) error {

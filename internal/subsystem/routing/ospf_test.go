@@ -218,7 +218,24 @@ func TestOSPF(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.AfterFunc(time.Second, func() { _ = syscall.Kill(busy, syscall.SIGCONT) }) // it is there as long as the test
+	ospf := cfg.Routing.OSPF
 	cfg.Routing.OSPF = nil
 	l.apply(cfg, secrets)
 	l.eventually("no routes of OSPFv2 outlive it", func() string { return lacks(l.routes("-4"), "proto ospf") })
+
+	// A daemon that ends before it has learned again what it told before a crash does not withdraw it.
+	cfg.Routing.OSPF = ospf
+	l.apply(cfg, secrets)
+	l.eventually("routes anew", func() string { return contains(l.routes("-4"), "10.9.0.0/24 nhid") })
+	old := l.pids(ospfd)[ospfd]
+	l.kill(ospfd)
+	l.eventually("ospfd runs again", func() string {
+		if now := l.pids(ospfd)[ospfd]; now == 0 || now == old {
+			return fmt.Sprint(old, now)
+		}
+		return ""
+	})
+	cfg.Routing.OSPF = nil
+	l.apply(cfg, secrets)
+	l.eventually("no held routes of OSPFv2 outlive it", func() string { return lacks(l.routes("-4"), "proto ospf") })
 }

@@ -149,13 +149,18 @@ func (r *Routing) retire(ctx context.Context, wanted []string) error {
 		}
 		// Told to forget its routers first, a daemon takes leave of its neighbours and of zebra for good;
 		// at a bare signal graceful restart would keep its routes.
-		if vrfs, err := r.forget(ctx, daemon); err != nil {
-			r.log.Warn("cannot announce the routing daemon's graceful restart", "daemon", daemon, "error", err)
-		} else if err := r.awaitWithdrawn(ctx, daemon, vrfs); err != nil {
-			r.log.Warn("routes of the routing daemon may stay for up to two minutes", "daemon", daemon, "error", err)
+		vrfs, err := r.forget(ctx, daemon)
+		if err == nil {
+			err = r.awaitWithdrawn(ctx, daemon, vrfs)
 		}
-		if err := p.Stop(ctx, stopLimit); err != nil {
-			return err
+		if e := p.Stop(ctx, stopLimit); e != nil {
+			return e
+		}
+		if err != nil {
+			r.log.Info("the routing daemon did not withdraw all its routes; taking them from zebra", "daemon", daemon, "cause", err)
+			if err := r.letGo(ctx, daemon); err != nil {
+				r.log.Warn("routes of the routing daemon may stay for up to two minutes", "daemon", daemon, "error", err)
+			}
 		}
 		r.log.Info("routing daemon stopped", "daemon", daemon)
 	}

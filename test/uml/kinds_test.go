@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"minne/internal/subsystem/services/web"
 	"minne/internal/testing/testns"
 )
 
@@ -250,9 +251,10 @@ links:
 	b.talk(t, "left", "right", "10.2.0.2", kernel)
 }
 
-// A management VRF from the configuration: SSH answers in it and nowhere else, and nothing passes into it or out of it.
+// A management VRF from the configuration: SSH and the API answer in it and nowhere else, and nothing passes into it or out of it.
 func TestManagementVRF(t *testing.T) {
-	b := build(t, `
+	token, kept := web.NewToken()
+	b := build(t, fmt.Sprintf(`
 version: 1
 nodes:
   admin: {runs: host, ports: {eth0: [10.9.0.2/24]}, gateway: [10.9.0.1]}
@@ -264,6 +266,8 @@ nodes:
     prepare: |
       echo 'admin:x:0:0:admin:/root:/bin/sh' >>/etc/passwd
       grep -q '^sshd:' /etc/passwd || echo 'sshd:x:108:65534::/run/sshd:/usr/sbin/nologin' >>/etc/passwd
+    secrets: |
+      web-token-watch: "%s"
     config: |
       version: 1
       system:
@@ -275,12 +279,18 @@ nodes:
         p2: {addresses: [10.2.0.1/24]}
       services:
         ssh: {interfaces: [m1]}
+        web: {interfaces: [m1], tokens: {watch: {role: read, secret: web-token-watch}}}
       fast-path: {mode: generic}
 links:
   - {ends: [admin.eth0, router.m1]}
   - {ends: [left.eth0, router.p1]}
   - {ends: [right.eth0, router.p2]}
-`)
+`, kept))
+	status := func(node, address string) (string, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		return b.Node(node).Run(ctx, "curl", "-skS", "--max-time", "10", "-H", "Authorization: Bearer "+token, "https://"+address+"/v1/status")
+	}
 	banner := func(node, address string) (string, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -293,8 +303,18 @@ links:
 		}
 		return err
 	})
+	b.until(t, "the API answers in the VRF", func() error {
+		out, err := status("admin", "10.9.0.1")
+		if err == nil && !strings.Contains(out, `"version"`) {
+			err = fmt.Errorf("it says %q", out)
+		}
+		return err
+	})
 	b.talk(t, "left", "right", "10.2.0.2", fast)
 	for _, closed := range []struct{ from, to string }{{"left", "10.1.0.1"}, {"left", "10.9.0.1"}} {
+		if out, err := status(closed.from, closed.to); err == nil {
+			t.Errorf("%s finds the API at %s: %q", closed.from, closed.to, out)
+		}
 		if out, err := banner(closed.from, closed.to); err == nil {
 			t.Errorf("%s finds something at port 22 of %s: %q", closed.from, closed.to, out)
 		}

@@ -22,6 +22,8 @@ type Login struct {
 	Title      string       `yaml:"title" json:"title,omitempty" doc:"Title of the login page." example:"Village network" default:"Network login"`
 	Terms      string       `yaml:"terms" json:"terms,omitempty" doc:"File with terms of use, plain text with an empty line between paragraphs. Users have to agree." example:"terms.txt" names:"file"`
 	Name       string       `yaml:"name" json:"name,omitempty" doc:"Name of the portal. The router's DNS leads it to the portal, and redirects name it. Absent: redirects name the router's address." example:"login.campus.example"`
+	Cert       string       `yaml:"certificate" json:"certificate,omitempty" doc:"File with the certificate of the portal's name and those above it (PEM): the portal is then reached by HTTPS. A relative path starts at the configuration's directory. Absent: plain HTTP." names:"file" example:"portal.pem"`
+	Key        string       `yaml:"key" json:"key,omitempty" doc:"File with the certificate's private key (PEM), mode 0600." names:"file" example:"portal.key"`
 	Free       []string     `yaml:"free" json:"free,omitempty" doc:"Walled garden: what hosts reach without a login. Addresses, prefixes, sets as @NAME, and DNS names, whose addresses are followed." example:"portal.campus.example"`
 	Time       Duration     `yaml:"time" json:"time,omitempty" doc:"How long a session of a user lasts, 1 minute to 365 days. A voucher has a time of its own. Absent: until logout."`
 	Idle       Duration     `yaml:"idle" json:"idle,omitempty" doc:"Without traffic for this time, a session ends. 1 minute to 24 hours." default:"30m"`
@@ -60,6 +62,22 @@ func (c *Config) LoginOf(iface string) string {
 	return ""
 }
 
+// HTTPS says whether the portal has a certificate.
+func (l *Login) HTTPS() bool { return l.Cert != "" }
+
+// PortalAPI is where a portal tells the systems of its hosts what state they are in (RFC 8908), "" where that can't be: it takes HTTPS.
+func (l *Login) PortalAPI() string {
+	if l == nil || !l.HTTPS() {
+		return ""
+	}
+	return "https://" + l.Name + "/captive-portal/api"
+}
+
+// PortalAPI is that of an interface's login.
+func (c *Config) PortalAPI(iface string) string {
+	return c.Services.Login[c.LoginOf(iface)].PortalAPI()
+}
+
 // GardenNames are the DNS names of a walled garden.
 func (l *Login) GardenNames() (list []string) {
 	for _, f := range l.Free {
@@ -84,6 +102,7 @@ func (l *Login) check(c *checker, path string) {
 	}
 	l.checkUsers(c, path)
 	l.checkFree(c, path)
+	l.checkHTTPS(c, path)
 	if l.Name != "" && (!hostname.MatchString(l.Name) || !strings.Contains(l.Name, ".") || len(l.Name) > 253) {
 		c.refuse(path+".name", fmt.Sprintf("%q is not a valid name of a portal", abridge(l.Name)), "labels with dots between, as login.campus.example", nearestHostname(l.Name))
 	}
@@ -122,6 +141,40 @@ func (c *checker) loginInterface(at, login, iface string) {
 	}
 	if c.cfg.LoginOf(iface) != login {
 		c.refuse(at, fmt.Sprintf("%s belongs to login %s already", iface, c.cfg.LoginOf(iface)), "each interface once", "")
+	}
+}
+
+// checkHTTPS refuses a certificate without what belongs to it, and two services at one port.
+func (l *Login) checkHTTPS(c *checker, path string) {
+	switch {
+	case l.Cert != "" && l.Key == "":
+		c.refuse(path+".certificate", "a certificate without its private key", "key: FILE", "")
+	case l.Key != "" && l.Cert == "":
+		c.refuse(path+".key", "a private key without its certificate", "certificate: FILE", "")
+	}
+	if l.HTTPS() && l.Name == "" {
+		c.refuse(path, "HTTPS needs the portal's name, for which the certificate is", "name: login.campus.example", "")
+	}
+	ports := []int{80}
+	if l.HTTPS() {
+		ports = append(ports, 443)
+	}
+	for _, iface := range l.Interfaces {
+		if w := c.cfg.Services.Web; w != nil && slices.Contains(ports, w.Port) && slices.Contains(w.Interfaces, iface) {
+			c.refuse(path, fmt.Sprintf("the login page needs port %d on %s, where the web page has it", w.Port, iface), "port: 8443 under services.web, or not "+iface+" in its interfaces", "")
+		}
+	}
+	if s := c.cfg.Services.SSH; s != nil && slices.Contains(ports, s.Port) {
+		c.refuse(path, fmt.Sprintf("the login page needs port %d, which SSH has", s.Port), "another port of services.ssh", "")
+	}
+}
+
+// oddLogins warns of portals by plain HTTP.
+func (c *checker) oddLogins() {
+	for _, name := range sortedKeys(c.cfg.Services.Login) {
+		if !c.cfg.Services.Login[name].HTTPS() {
+			c.refuse("services.login."+name, "the portal has no certificate: anybody on the network can read passwords and codes, and phones are not told where the portal is (RFC 8910), which needs HTTPS", "", "")
+		}
 	}
 }
 

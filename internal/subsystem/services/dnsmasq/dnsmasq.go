@@ -332,6 +332,9 @@ func (w *text) server(name string, d *config.DHCPServer) {
 	if len(d.Search) > 0 {
 		w.line("dhcp-option=tag:%s,option:domain-search,%s", tag(name), strings.Join(d.Search, ","))
 	}
+	if api := w.cfg.PortalAPI(name); api != "" { // RFC 8910, section 2.1
+		w.line("dhcp-option=tag:%s,114,%s", tag(name), api)
+	}
 	if b := d.Boot; b != nil {
 		w.line("dhcp-boot=tag:%s,%s,,%s", tag(name), b.File, b.Server)
 	}

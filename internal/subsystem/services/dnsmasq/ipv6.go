@@ -91,6 +91,9 @@ func (w *text) serverV6(name string, d *config.DHCPv6Server) {
 	if len(d.Search) > 0 {
 		w.line("dhcp-option=tag:%s,option6:domain-search,%s", tagV6(name), strings.Join(d.Search, ","))
 	}
+	if api := w.cfg.PortalAPI(name); api != "" { // RFC 8910, section 2.2
+		w.line("dhcp-option=tag:%s,option6:103,%s", tagV6(name), api)
+	}
 	for _, host := range slices.Sorted(maps.Keys(d.Static)) {
 		s := d.Static[host]
 		who := "id:" + s.DUID

@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/certfile"
 	"minne/internal/base/plan"
 	"minne/internal/base/store"
 	"minne/internal/model/config"
@@ -50,7 +51,11 @@ var Service = service.Descriptor{
 func openings(cfg *config.Config) (list []policy.Opening) {
 	for _, name := range slices.Sorted(maps.Keys(cfg.Services.Login)) {
 		l := cfg.Services.Login[name]
-		list = append(list, policy.Opening{Text: "login page of " + name, Protocols: []uint8{unix.IPPROTO_TCP}, Port: 80, Interfaces: l.Interfaces, Unknown: true})
+		page := policy.Opening{Text: "login page of " + name, Protocols: []uint8{unix.IPPROTO_TCP}, Port: 80, Interfaces: l.Interfaces, Unknown: true}
+		if list = append(list, page); l.HTTPS() {
+			page.Text, page.Port = "login page of "+name+" by HTTPS", 443
+			list = append(list, page)
+		}
 		if r := l.RADIUS; r != nil {
 			var servers []netip.Prefix
 			for _, a := range r.Servers {
@@ -104,6 +109,7 @@ type Settings struct {
 	Users    map[string]string // hashes by name
 	Terms    []string          // paragraphs
 	Secret   string            // of the RADIUS servers
+	Files    certfile.Files    // of the portal's certificate; none for plain HTTP
 	Resolver netip.Addr        // where names of the walled garden are asked for
 }
 
@@ -113,6 +119,7 @@ type Login struct {
 	runDir string
 	pages  *resident.Service[page] // the portals, by interface
 	ready  chan struct{}
+	files  *certfile.Reader
 	key    [32]byte // of the forms' tokens; a new one with each daemon
 
 	order sync.Mutex // of Plan and Apply
@@ -165,6 +172,7 @@ func New(h service.Host) *Login {
 	}
 	fill(l.key[:])
 	l.hosts = newHosts()
+	l.files = certfile.New("the login page", l.log)
 	l.radius = newAsker(l)
 	l.pages = resident.New(resident.Kind[page]{Name: "login", Title: "login page", Fact: pageFact, Work: l.serve}, l.log)
 	l.open(filepath.Join(h.StateDir, "store.db"))
@@ -199,6 +207,11 @@ func (l *Login) Plan(ctx context.Context, d Desired) ([]plan.Change, error) {
 func (l *Login) Apply(ctx context.Context, d Desired) error {
 	l.order.Lock()
 	defer l.order.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(d)) {
+		if err := l.usable(d[name]); err != nil {
+			return fmt.Errorf("services.login.%s: %w", name, err)
+		}
+	}
 	l.mu.Lock()
 	if l.broken != nil && len(d) > 0 {
 		l.mu.Unlock()
@@ -246,6 +259,7 @@ func (l *Login) down() (list []string) {
 	if l.broken != nil {
 		list = append(list, l.broken.Error())
 	}
+	list = append(list, l.expired()...)
 	return append(list, l.radius.down()...)
 }
 
@@ -276,6 +290,9 @@ func Render(cfg *config.Config, secrets config.Secrets, dir string) (Desired, er
 				}
 			}
 		}
+		if l.Cert != "" {
+			s.Files = certfile.Files{Certificate: place(dir, l.Cert), Key: place(dir, l.Key)}
+		}
 		if l.RADIUS != nil {
 			s.Secret, _ = secrets.Get(l.RADIUS.Secret)
 		}
@@ -289,6 +306,14 @@ func Render(cfg *config.Config, secrets config.Secrets, dir string) (Desired, er
 		d[name] = s
 	}
 	return d, nil
+}
+
+// place is where a file of the configuration is.
+func place(dir, name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(dir, name)
 }
 
 // maxTerms bounds the terms of use, in bytes.

@@ -21,13 +21,13 @@ import (
 	"strings"
 	"time"
 
-	"minne/internal/base/listen"
+	"minne/internal/base/certfile"
 	"minne/internal/model/config"
 	"minne/internal/subsystem/services/service"
 )
 
 // The portal is an HTTP server on each interface, bound to it, so that it answers nobody else. The firewall leads requests of unknown
-// hosts for any page to it; port 443 is never touched. A host is known by its MAC address, so there are no cookies, and what is typed
+// hosts for any page to its port 80; their port 443 is never touched. A host is known by its MAC address, so there are no cookies, and what is typed
 // in stands in no address and no log.
 
 //go:embed pages/*.html
@@ -39,19 +39,25 @@ var pages = template.Must(template.ParseFS(pageFiles, "pages/*.html"))
 type page struct {
 	Login string
 	Title string
+	Files certfile.Files
 }
 
 func (d Desired) pages() map[string]page {
 	all := map[string]page{}
 	for name, s := range d {
 		for _, i := range s.Login.Interfaces {
-			all[i] = page{name, s.Login.Title}
+			all[i] = page{name, s.Login.Title, s.Files}
 		}
 	}
 	return all
 }
 
-func pageFact(iface string, p page) string { return fmt.Sprintf("login %s on %s", p.Login, iface) }
+func pageFact(iface string, p page) string {
+	if p.Files != (certfile.Files{}) {
+		return fmt.Sprintf("login %s on %s by HTTPS", p.Login, iface)
+	}
+	return fmt.Sprintf("login %s on %s", p.Login, iface)
+}
 
 // Bounds of the server.
 const (
@@ -61,26 +67,6 @@ const (
 	mostOfHost      = 16
 	tokenLasts      = time.Hour
 )
-
-// serve is the portal of an interface.
-func (l *Login) serve(ctx context.Context, iface string, p page, up func()) error {
-	listener, err := listen.On(ctx, iface, 80)
-	if err != nil {
-		return fmt.Errorf("login page: %w", err)
-	}
-	listener = newBounded(listener)
-	server := &http.Server{
-		Handler: &portal{l, iface, p.Login}, ReadTimeout: 10 * time.Second, WriteTimeout: 15 * time.Second, IdleTimeout: 5 * time.Second, MaxHeaderBytes: mostHeader,
-		ErrorLog: quiet,
-	}
-	stop := context.AfterFunc(ctx, func() { server.Close() })
-	defer stop()
-	up()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
-}
 
 // portal answers the hosts of one interface.
 type portal struct {
@@ -117,8 +103,8 @@ func (p *portal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.page(w, http.StatusForbidden, &shown{Title: a.s.Login.Title, Page: "message", Error: err.Error()})
 		return
 	}
-	if !p.here(r, a.s) {
-		http.Redirect(w, r, "http://"+p.l.host(p.login, r)+"/", http.StatusFound)
+	if to := p.elsewhere(r, a.s); to != "" {
+		http.Redirect(w, r, to, http.StatusFound)
 		return
 	}
 	post := r.Method == http.MethodPost
@@ -164,6 +150,23 @@ func (p *portal) who(r *http.Request) (a asking, err error) {
 	return a, nil
 }
 
+// elsewhere is where a request has to go first: to the portal, and to HTTPS when it has that. The code of a voucher goes with it.
+func (p *portal) elsewhere(r *http.Request, s Settings) string {
+	p.l.mu.Lock()
+	secure := p.l.secure(p.login)
+	p.l.mu.Unlock()
+	here := p.here(r, s)
+	switch {
+	case secure && r.TLS == nil && here && r.URL.RawQuery != "":
+		return "https://" + s.Login.Name + "/?" + r.URL.RawQuery
+	case secure && (r.TLS == nil || !here):
+		return "https://" + s.Login.Name + "/"
+	case !here:
+		return "http://" + p.l.host(p.login, r) + "/"
+	}
+	return ""
+}
+
 // here says whether a request is for the portal, and not for a page elsewhere whose name led to it.
 func (p *portal) here(r *http.Request, s Settings) bool {
 	host := r.Host
@@ -202,6 +205,8 @@ func (l *Login) host(login string, r *http.Request) string {
 func (l *Login) address(login string) string {
 	s := l.settings[login]
 	switch {
+	case l.secure(login):
+		return "https://" + s.Login.Name + "/"
 	case s.Login.Name != "":
 		return "http://" + s.Login.Name + "/"
 	case s.Resolver.Is4():
@@ -300,7 +305,7 @@ func (p *portal) answer(w http.ResponseWriter, r *http.Request, a asking, do fun
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	if origin := r.Header.Get("Origin"); origin != "" && origin != "null" && origin != "http://"+r.Host {
+	if origin := r.Header.Get("Origin"); origin != "" && origin != "null" && origin != scheme(r)+"://"+r.Host {
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}
@@ -319,6 +324,13 @@ func (p *portal) answer(w http.ResponseWriter, r *http.Request, a asking, do fun
 	default:
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 	}
+}
+
+func scheme(r *http.Request) string {
+	if r.TLS != nil {
+		return "https"
+	}
+	return "http"
 }
 
 // enter logs in.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -46,10 +45,7 @@ var crypts = func() *crypt.Decoder {
 
 // readUsers reads a file of users.
 func readUsers(dir, name string) (map[string]string, error) {
-	path := name
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(dir, name)
-	}
+	path := place(dir, name)
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err

@@ -7,7 +7,6 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -22,6 +21,7 @@ import (
 	"time"
 
 	"minne/internal/base/atomicfile"
+	"minne/internal/base/certfile"
 	"minne/internal/base/medium"
 )
 
@@ -38,68 +38,20 @@ var (
 	notAfter  = time.Date(2049, 12, 31, 23, 59, 59, 0, time.UTC)
 )
 
-// lookAgain is how old the knowledge of the files may become, so that a renewed certificate is used without a commit.
-const lookAgain = time.Minute
-
-// certificate is one that was read.
-type certificate struct {
-	tls    tls.Certificate
-	looked time.Time
-}
-
 // usable makes the router's own certificate if there is none, and says why a certificate can't be used.
-func (s *Server) usable(f Files) error {
+func (s *Server) usable(f certfile.Files) error {
 	if f.Certificate == filepath.Join(s.dir, certificateFile) {
 		if err := s.ensure(f); err != nil {
 			return fmt.Errorf("certificate of the web page: %w", err)
 		}
 	}
-	s.mu.Lock()
-	delete(s.known, f)
-	s.mu.Unlock()
-	_, err := s.certificate(f)
+	_, err := s.files.Read(f)
 	return err
-}
-
-// certificate reads the files, or knows them.
-func (s *Server) certificate(f Files) (*tls.Certificate, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.known[f]
-	if c != nil && time.Since(c.looked) < lookAgain {
-		return &c.tls, nil
-	}
-	read, err := readCertificate(f)
-	switch {
-	case err == nil:
-		s.known[f] = read
-	case c == nil:
-		return nil, err
-	default: // the one that is known serves on
-		c.looked = time.Now()
-		s.log.Error("cannot read the certificate of the web page; the former one is used", "error", err)
-	}
-	return &s.known[f].tls, nil
-}
-
-func readCertificate(f Files) (*certificate, error) {
-	st, err := os.Stat(f.Key)
-	if err != nil {
-		return nil, fmt.Errorf("key of the web page: %w", err)
-	}
-	if mode := st.Mode().Perm(); mode&0o077 != 0 {
-		return nil, fmt.Errorf("key of the web page: %s has mode %04o and others may use it; run: chmod 0600 %s", f.Key, mode, f.Key)
-	}
-	pair, err := tls.LoadX509KeyPair(f.Certificate, f.Key)
-	if err != nil {
-		return nil, fmt.Errorf("certificate of the web page (%s, %s): %w", f.Certificate, f.Key, err)
-	}
-	return &certificate{tls: pair, looked: time.Now()}, nil
 }
 
 // ensure makes a key and a certificate, unless they are there. The certificate is the last to appear, so that a power cut
 // leaves either none or a whole pair.
-func (s *Server) ensure(f Files) (err error) {
+func (s *Server) ensure(f certfile.Files) (err error) {
 	if _, err := os.Stat(f.Certificate); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

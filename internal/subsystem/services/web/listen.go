@@ -46,7 +46,7 @@ func (s *Server) listen(ctx context.Context, name string, l Listener, up func())
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 32, WriteByteTimeout: 30 * time.Second, SendPingTimeout: 30 * time.Second},
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			return s.certificate(l.Files)
+			return s.files.Get(l.Files)
 		}},
 	}
 	ended := make(chan struct{})

@@ -40,8 +40,8 @@ func (s *Server) Observe(context.Context) (Observed, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, c := range s.known {
-		leaf, err := x509.ParseCertificate(c.tls.Certificate[0])
+	for _, c := range s.files.Known() {
+		leaf, err := x509.ParseCertificate(c.Certificate[0])
 		if err == nil && len(o.Listeners) > 0 {
 			o.Fingerprint, o.SelfSigned, o.NotAfter = fingerprint(leaf.Raw), leaf.Issuer.String() == leaf.Subject.String(), leaf.NotAfter
 		}

@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/certfile"
 	"minne/internal/base/plan"
 	"minne/internal/model/config"
 	"minne/internal/model/policy"
@@ -53,12 +54,9 @@ func openings(cfg *config.Config) []policy.Opening {
 
 // Listener is what the configuration says of one interface.
 type Listener struct {
-	Port int
-	Files
+	Port  int
+	Files certfile.Files
 }
-
-// Files are those of the certificate and its key.
-type Files struct{ Certificate, Key string }
 
 // Desired is what a configuration asks for.
 type Desired struct {
@@ -75,19 +73,20 @@ type Server struct {
 	listeners *resident.Service[Listener]
 	room      *room
 	throttle  *throttle
+	files     *certfile.Reader
 	hashing   chan struct{} // who computes a hash now
 
 	mu      sync.Mutex
 	names   []string
 	all     accounts
-	known   map[Files]*certificate
 	handler http.Handler
 }
 
 // New returns the service. Nothing listens before the first Apply. dir is the directory of the configuration.
 func New(dir string, log *slog.Logger) *Server {
 	s := &Server{dir: filepath.Join(dir, "web"), base: dir, log: log.With("service", "web"), room: newRoom(), throttle: newThrottle(),
-		hashing: make(chan struct{}, 1), known: map[Files]*certificate{}}
+		hashing: make(chan struct{}, 1)}
+	s.files = certfile.New("the web page", s.log)
 	s.listeners = resident.New(resident.Kind[Listener]{Name: "web", Title: "web page and API", Fact: fact, Work: s.listen}, log)
 	return s
 }
@@ -122,9 +121,9 @@ func (s *Server) Render(cfg *config.Config, secrets config.Secrets) (Desired, er
 	if w == nil {
 		return d, nil
 	}
-	files := Files{filepath.Join(s.dir, certificateFile), filepath.Join(s.dir, keyFile)}
+	files := certfile.Files{Certificate: filepath.Join(s.dir, certificateFile), Key: filepath.Join(s.dir, keyFile)}
 	if w.Certificate != "" {
-		files = Files{s.place(w.Certificate), s.place(w.Key)}
+		files = certfile.Files{Certificate: s.place(w.Certificate), Key: s.place(w.Key)}
 	}
 	d.names = []string{cfg.System.Hostname}
 	for _, name := range w.Interfaces {

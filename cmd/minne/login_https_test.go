@@ -4,10 +4,12 @@ package main
 
 import (
 	"encoding/hex"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -26,6 +28,19 @@ services:
     village: {interfaces: [lan], users: [vouchers], name: login.example.org, TLS}
 `
 
+// certificate makes a self-signed one, NAME.pem and NAME.key beside the configuration.
+func (b *box) certificate(name, of string) (dir string) {
+	b.t.Helper()
+	path := b.here(name+".key", "", 0o600)
+	dir = filepath.Dir(path)
+	out, err := exec.Command("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "9", "-subj", "/CN=test", "-addext", "subjectAltName="+of,
+		"-keyout", path, "-out", filepath.Join(dir, name+".pem")).CombinedOutput()
+	if err != nil {
+		b.t.Fatalf("%v: %s", err, out)
+	}
+	return dir
+}
+
 // The portal by HTTPS: systems of hosts are told of it, port 80 leads to it, and forms work by it alone.
 func TestLoginHTTPS(t *testing.T) {
 	t.Parallel()
@@ -36,17 +51,8 @@ func TestLoginHTTPS(t *testing.T) {
 	isp.write("index.html", "outside")
 	isp.serve("exec python3 -m http.server 443 --bind ::")
 	b.start()
-	made := func(name, host string) {
-		t.Helper()
-		path := b.here(name+".key", "", 0o600)
-		out, err := exec.Command("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "9", "-subj", "/CN="+host, "-addext", "subjectAltName=DNS:"+host,
-			"-keyout", path, "-out", filepath.Join(filepath.Dir(path), name+".pem")).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	}
-	made("other", "www.example.org")
-	made("portal", "login.example.org")
+	b.certificate("other", "DNS:www.example.org")
+	b.certificate("portal", "DNS:login.example.org")
 	with := func(keys string) string { return b.file("login.yaml", strings.Replace(portalConfig, "TLS", keys, 1)) }
 	b.want(0, "not told where the portal is (RFC 8910)", "check", with("title: Village"))
 	b.want(4, "www.example.org", "apply", with("certificate: other.pem, key: other.key"))
@@ -97,5 +103,48 @@ func TestLoginHTTPS(t *testing.T) {
 	}
 	if page := g.get(curl + api); !strings.Contains(page, `"captive":false`) || !strings.Contains(page, `"seconds-remaining":60`) {
 		t.Errorf("RFC 8908, logged in: %s", page)
+	}
+}
+
+// A portal gets its certificate from an authority that sees the router from outside, and keeps it over a restart; nobody listens
+// outside before and after.
+func TestLoginACME(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	g := guest{b.newNeighbour("lan")}
+	g.run("ip addr add 192.0.2.77/24 dev eth0")
+	isp := b.newNeighbour("wan")
+	isp.run("ip addr add 198.51.100.9/24 dev eth0")
+	dir := b.certificate("authority", "IP:198.51.100.9")
+	isp.write("pebble.json", `{"pebble": {"listenAddress": "198.51.100.9:14000", "managementListenAddress": "198.51.100.9:15000", "certificate": "`+dir+`/authority.pem", "privateKey": "`+dir+`/authority.key",
+		"httpPort": 80, "tlsPort": 443, "ocspResponderURL": "", "externalAccountBindingRequired": false}}`)
+	isp.serve(`exec pebble-challtestsrv -defaultIPv4 198.51.100.1 -defaultIPv6 "" -dns01 198.51.100.9:8053 -management 127.0.0.1:8055 -http01 "" -https01 "" -tlsalpn01 "" >names 2>&1`)
+	isp.serve("PEBBLE_VA_NOSLEEP=1 PEBBLE_AUTHZREUSE=0 exec pebble -config pebble.json -dnsserver 198.51.100.9:8053 >said 2>&1")
+	eventually(t, "the authority", func() bool { _, err := isp.try("curl -s -k https://198.51.100.9:14000/dir"); return err == nil })
+	b.start()
+	b.want(0, "applied", "apply", b.file("login.yaml", strings.Replace(portalConfig, "TLS", `acme: {directory: "https://198.51.100.9:14000/dir", ca-certificate: authority.pem, interfaces: [wan]}`, 1)))
+	eventually(t, "the certificate", func() bool { _, err := os.Stat(filepath.Join(dir, "acme/login.example.org.pem")); return err == nil })
+	g.write("root.pem", isp.run("curl -s -k https://198.51.100.9:15000/roots/0"))
+	front := func() bool {
+		return strings.Contains(g.get("--cacert root.pem --resolve login.example.org:443:192.0.2.1 https://login.example.org/"), "Voucher code")
+	}
+	eventually(t, "the portal", front)
+	if page := g.get("http://192.0.2.1/"); !strings.Contains(page, "Location: https://login.example.org/\r") {
+		t.Errorf("by HTTP: %s", page)
+	}
+	if out, err := isp.try("curl -s -m 3 http://198.51.100.1/"); err == nil {
+		t.Errorf("somebody listens outside: %s", out)
+	}
+	for _, file := range []string{"login.example.org.pem", "account.key"} {
+		if st, err := os.Stat(filepath.Join(dir, "acme", file)); err != nil || st.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v %v", file, st, err)
+		}
+	}
+	was := b.read(filepath.Join(dir, "acme/login.example.org.pem"))
+	b.end(syscall.SIGKILL)
+	b.start()
+	eventually(t, "the portal of the next daemon", front)
+	if b.read(filepath.Join(dir, "acme/login.example.org.pem")) != was {
+		t.Error("a restart took another certificate")
 	}
 }

@@ -24,6 +24,7 @@ type Login struct {
 	Name       string       `yaml:"name" json:"name,omitempty" doc:"Name of the portal. The router's DNS leads it to the portal, and redirects name it. Absent: redirects name the router's address." example:"login.campus.example"`
 	Cert       string       `yaml:"certificate" json:"certificate,omitempty" doc:"File with the certificate of the portal's name and those above it (PEM): the portal is then reached by HTTPS. A relative path starts at the configuration's directory. Absent: plain HTTP." names:"file" example:"portal.pem"`
 	Key        string       `yaml:"key" json:"key,omitempty" doc:"File with the certificate's private key (PEM), mode 0600." names:"file" example:"portal.key"`
+	ACME       *ACME        `yaml:"acme" json:"acme,omitempty" doc:"A certificate authority that gives the portal its certificate, in the place of files."`
 	Free       []string     `yaml:"free" json:"free,omitempty" doc:"Walled garden: what hosts reach without a login. Addresses, prefixes, sets as @NAME, and DNS names, whose addresses are followed." example:"portal.campus.example"`
 	Time       Duration     `yaml:"time" json:"time,omitempty" doc:"How long a session of a user lasts, 1 minute to 365 days. A voucher has a time of its own. Absent: until logout."`
 	Idle       Duration     `yaml:"idle" json:"idle,omitempty" doc:"Without traffic for this time, a session ends. 1 minute to 24 hours." default:"30m"`
@@ -63,7 +64,7 @@ func (c *Config) LoginOf(iface string) string {
 }
 
 // HTTPS says whether the portal has a certificate.
-func (l *Login) HTTPS() bool { return l.Cert != "" }
+func (l *Login) HTTPS() bool { return l.Cert != "" || l.ACME != nil }
 
 // PortalAPI is where a portal tells the systems of its hosts what state they are in (RFC 8908), "" where that can't be: it takes HTTPS.
 func (l *Login) PortalAPI() string {
@@ -151,6 +152,11 @@ func (l *Login) checkHTTPS(c *checker, path string) {
 		c.refuse(path+".certificate", "a certificate without its private key", "key: FILE", "")
 	case l.Key != "" && l.Cert == "":
 		c.refuse(path+".key", "a private key without its certificate", "certificate: FILE", "")
+	case l.Cert != "" && l.ACME != nil:
+		c.refuse(path+".acme", "the certificate comes from a file already", "either certificate and key, or acme", "")
+	}
+	if l.ACME != nil {
+		l.ACME.check(c, path+".acme")
 	}
 	if l.HTTPS() && l.Name == "" {
 		c.refuse(path, "HTTPS needs the portal's name, for which the certificate is", "name: login.campus.example", "")

@@ -28,7 +28,7 @@ const (
 
 // usable says why a login's certificate can't be used.
 func (l *Login) usable(s Settings) error {
-	if s.Files == (certfile.Files{}) {
+	if s.Files == (certfile.Files{}) || s.Authority != nil { // by ACME it comes later
 		return nil
 	}
 	pair, err := l.files.Read(s.Files)

@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/acme"
 	"minne/internal/base/certfile"
 	"minne/internal/base/plan"
 	"minne/internal/base/store"
@@ -51,10 +52,14 @@ var Service = service.Descriptor{
 func openings(cfg *config.Config) (list []policy.Opening) {
 	for _, name := range slices.Sorted(maps.Keys(cfg.Services.Login)) {
 		l := cfg.Services.Login[name]
-		page := policy.Opening{Text: "login page of " + name, Protocols: []uint8{unix.IPPROTO_TCP}, Port: 80, Interfaces: l.Interfaces, Unknown: true}
+		page := policy.Opening{Text: "login page of " + name, Protocols: []uint8{unix.IPPROTO_TCP}, Port: portHTTP, Interfaces: l.Interfaces, Unknown: true}
 		if list = append(list, page); l.HTTPS() {
-			page.Text, page.Port = "login page of "+name+" by HTTPS", 443
+			page.Text, page.Port = "login page of "+name+" by HTTPS", portHTTPS
 			list = append(list, page)
+		}
+		if a := l.ACME; a != nil {
+			list = append(list, policy.Opening{Text: "certificate of login " + name, Protocols: []uint8{unix.IPPROTO_TCP}, Port: portHTTP, Interfaces: a.Interfaces},
+				policy.Opening{Text: "certificate authority of login " + name, Protocols: []uint8{unix.IPPROTO_TCP}, Port: a.Port(), Out: true, Anywhere: true})
 		}
 		if r := l.RADIUS; r != nil {
 			var servers []netip.Prefix
@@ -105,12 +110,13 @@ type Desired map[string]Settings
 
 // Settings are what a configuration says of one login.
 type Settings struct {
-	Login    config.Login
-	Users    map[string]string // hashes by name
-	Terms    []string          // paragraphs
-	Secret   string            // of the RADIUS servers
-	Files    certfile.Files    // of the portal's certificate; none for plain HTTP
-	Resolver netip.Addr        // where names of the walled garden are asked for
+	Login     config.Login
+	Users     map[string]string // hashes by name
+	Terms     []string          // paragraphs
+	Secret    string            // of the RADIUS servers
+	Files     certfile.Files    // of the portal's certificate; none for plain HTTP
+	Authority *authority        // that the certificate comes from; nil for files
+	Resolver  netip.Addr        // where names of the walled garden are asked for
 }
 
 // Login is the service of one router.
@@ -143,7 +149,11 @@ type Login struct {
 	radius   *asker
 	unsaved  map[hostID]bool // sessions whose counters are newer than those in the store
 
-	gardenWoken chan struct{}
+	attempts map[string]attempt // to get certificates, by login
+	proofs   acme.Proofs
+
+	gardenWoken  chan struct{}
+	certifyWoken chan struct{}
 }
 
 // hostID is a host of a login.
@@ -168,7 +178,7 @@ func New(h service.Host) *Login {
 		log: h.Log.With("service", "login"), runDir: h.RunDir, ready: make(chan struct{}),
 		settings: Desired{}, of: map[string]string{}, sessions: map[hostID]*Session{}, owners: map[string]map[netip.Addr]config.MAC{},
 		vouchers: map[string]*Voucher{}, blocked: map[config.MAC]Block{}, tries: map[string]*tries{}, clock: time.Now, unsaved: map[hostID]bool{},
-		gardenWoken: make(chan struct{}, 1),
+		gardenWoken: make(chan struct{}, 1), certifyWoken: make(chan struct{}, 1), attempts: map[string]attempt{},
 	}
 	fill(l.key[:])
 	l.hosts = newHosts()
@@ -236,6 +246,10 @@ func (l *Login) Apply(ctx context.Context, d Desired) error {
 	l.hosts.follow(slices.Sorted(maps.Keys(l.of)))
 	err := l.pages.Apply(ctx, d.pages())
 	l.wakeGarden()
+	select {
+	case l.certifyWoken <- struct{}{}:
+	default:
+	}
 	l.radius.again()
 	return err
 }
@@ -259,7 +273,7 @@ func (l *Login) down() (list []string) {
 	if l.broken != nil {
 		list = append(list, l.broken.Error())
 	}
-	list = append(list, l.expired()...)
+	list = append(list, append(l.expired(), l.uncertified()...)...)
 	return append(list, l.radius.down()...)
 }
 
@@ -292,6 +306,12 @@ func Render(cfg *config.Config, secrets config.Secrets, dir string) (Desired, er
 		}
 		if l.Cert != "" {
 			s.Files = certfile.Files{Certificate: place(dir, l.Cert), Key: place(dir, l.Key)}
+		}
+		if l.ACME != nil {
+			var err error
+			if s.Authority, s.Files, err = readAuthority(dir, l); err != nil {
+				return nil, fmt.Errorf("%s.acme.ca-certificate: %w", at, err)
+			}
 		}
 		if l.RADIUS != nil {
 			s.Secret, _ = secrets.Get(l.RADIUS.Secret)

@@ -21,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	"minne/internal/base/acme"
 	"minne/internal/base/certfile"
 	"minne/internal/model/config"
 	"minne/internal/subsystem/services/service"
@@ -98,6 +99,10 @@ func (p *portal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 	h.Set("Connection", "close")
+	if strings.HasPrefix(r.URL.Path, acme.ChallengePath) && r.TLS == nil && strings.EqualFold(hostOf(r), p.l.nameOf(p.login)) {
+		p.l.proofs.ServeHTTP(w, r)
+		return
+	}
 	a, err := p.who(r)
 	if err != nil {
 		p.page(w, http.StatusForbidden, &shown{Title: a.s.Login.Title, Page: "message", Error: err.Error()})
@@ -169,11 +174,7 @@ func (p *portal) elsewhere(r *http.Request, s Settings) string {
 
 // here says whether a request is for the portal, and not for a page elsewhere whose name led to it.
 func (p *portal) here(r *http.Request, s Settings) bool {
-	host := r.Host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.Trim(host, "[]")
+	host := hostOf(r)
 	if s.Login.Name != "" && strings.EqualFold(host, s.Login.Name) {
 		return true
 	}
@@ -186,11 +187,24 @@ func (p *portal) here(r *http.Request, s Settings) bool {
 	return a.WithZone("") == own.Unmap().WithZone("")
 }
 
+// hostOf is the host that a request names, without the port.
+func hostOf(r *http.Request) string {
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	return strings.Trim(host, "[]")
+}
+
+func (l *Login) nameOf(login string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.settings[login].Login.Name
+}
+
 // host is the portal's name, or its address that was asked.
 func (l *Login) host(login string, r *http.Request) string {
-	l.mu.Lock()
-	name := l.settings[login].Login.Name
-	l.mu.Unlock()
+	name := l.nameOf(login)
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok && name == "" {
 		a, _ := netip.AddrFromSlice(local.IP)
 		if a = a.Unmap(); a.Is4() {

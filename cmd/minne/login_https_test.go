@@ -67,6 +67,22 @@ func TestLoginHTTPS(t *testing.T) {
 	if told, _ := hex.DecodeString(strings.TrimSpace(g.run("cat told"))); string(told) != api {
 		t.Errorf("DHCP option 114: %q", told)
 	}
+	g.write("ra.py", `import socket,struct,sys
+s = socket.socket(socket.AF_INET6, socket.SOCK_RAW, 58)
+s.setsockopt(41, socket.IPV6_MULTICAST_HOPS, 255)
+s.setsockopt(41, socket.IPV6_RECVHOPLIMIT, 1)
+s.settimeout(10)
+s.sendto(bytes([133, 0, 0, 0, 0, 0, 0, 0]), ("ff02::2%eth0", 0))
+while True:
+    b, more, _, who = s.recvmsg(1500, 99)
+    if b[0] != 134: continue
+    hops, head, options = struct.unpack("i", more[0][2])[0], b[5:8], b[16:]
+    while options and options[0] != 37: options = options[8*options[1]:]
+    if options: sys.exit(print(who[0][:6], hops, head.hex(), len(options) == 8*options[1], options[2:].rstrip(bytes(1)).decode()))
+`)
+	if told := g.run("exec python3 ra.py"); strings.TrimSpace(told) != "fe80:: 255 000708 True "+api {
+		t.Errorf("option 37 of a router advertisement: %s", told)
+	}
 	curl := "--resolve login.example.org:443:192.0.2.1 --cacert " + filepath.Join(filepath.Dir(b.here("x", "", 0o644)), "portal.pem") + " "
 	eventually(t, "the portal", func() bool { return strings.Contains(g.get(curl+api), `"captive":true`) })
 	if page := g.get(curl + api); !strings.Contains(page, "application/captive+json") || !strings.Contains(page, `"user-portal-url":"https://login.example.org/"`) {

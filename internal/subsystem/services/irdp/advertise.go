@@ -5,7 +5,6 @@ package irdp
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"syscall"
@@ -13,18 +12,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"minne/internal/base/advertising"
 	"minne/internal/base/sendip"
 	"minne/internal/subsystem/services/resident"
 )
 
-// Constants of RFC 1256, section 5. Answers go to all hosts, and are at least betweenAnswers apart, so that a flood of
-// solicitations makes no flood of answers (as RFC 4861, section 6.2.6, has it for IPv6).
-const (
-	initialAdvertisements = 3
-	initialInterval       = 16 * time.Second
-	responseDelay         = 2 * time.Second
-	betweenAnswers        = 3 * time.Second
-)
+// responseDelay is at most between a solicitation and its answer (RFC 1256, section 5).
+const responseDelay = 2 * time.Second
 
 // The groups (section 3), and the MAC address of the hosts' (RFC 1112, section 6.4).
 var (
@@ -32,35 +26,6 @@ var (
 	allHostsMAC = [6]byte{0x01, 0x00, 0x5e, 0x00, 0x00, 0x01}
 	allRouters  = [4]byte{224, 0, 0, 2}
 )
-
-// clock is when the next advertisement goes out.
-type clock struct {
-	interval time.Duration
-	sent     int
-	last     time.Time
-	next     time.Time
-}
-
-// advertised counts an advertisement and chooses the time of the next.
-func (c *clock) advertised(now time.Time) {
-	c.sent++
-	wait := c.interval - rand.N(c.interval/4)
-	if c.sent < initialAdvertisements {
-		wait = min(wait, initialInterval)
-	}
-	c.last, c.next = now, now.Add(wait)
-}
-
-// solicited brings the next advertisement forward.
-func (c *clock) solicited(now time.Time) {
-	at := now.Add(rand.N(responseDelay))
-	if least := c.last.Add(betweenAnswers); at.Before(least) {
-		at = least
-	}
-	if at.Before(c.next) {
-		c.next = at
-	}
-}
 
 // advertise serves one interface.
 func advertise(ctx context.Context, name string, s Settings, up func()) error {
@@ -76,7 +41,7 @@ func advertise(ctx context.Context, name string, s Settings, up func()) error {
 	broken := make(chan error, 1)
 	go func() { broken <- hear(conn, s, asked) }()
 	up()
-	c := clock{interval: s.Interval, next: time.Now()}
+	c := advertising.Clock{Interval: s.Interval, Delay: responseDelay, Next: time.Now()}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -89,14 +54,14 @@ func advertise(ctx context.Context, name string, s Settings, up func()) error {
 		case err := <-broken:
 			return err
 		case <-asked:
-			c.solicited(time.Now())
+			c.Solicited(time.Now())
 		case <-timer.C:
 			if err := send(s.Lifetime); err != nil {
 				return err
 			}
-			c.advertised(time.Now())
+			c.Advertised(time.Now())
 		}
-		timer.Reset(time.Until(c.next))
+		timer.Reset(time.Until(c.Next))
 	}
 }
 

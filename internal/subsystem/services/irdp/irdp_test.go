@@ -61,37 +61,3 @@ func TestAsks(t *testing.T) {
 		}
 	}
 }
-
-// The first advertisements come quickly, the others between three quarters of the interval and all of it; a solicitation brings
-// the next one forward, and many of them make no more than one answer in three seconds.
-func TestClock(t *testing.T) {
-	now := time.Unix(1000, 0)
-	for range 1000 {
-		c := clock{interval: 10 * time.Minute}
-		for n := 1; n < 6; n++ {
-			c.advertised(now)
-			wait := c.next.Sub(now)
-			switch least := 450 * time.Second; {
-			case n < initialAdvertisements && wait != initialInterval, n >= initialAdvertisements && (wait < least || wait > c.interval):
-				t.Fatalf("%d: %v", n, wait)
-			}
-		}
-		later := now.Add(time.Minute)
-		c.solicited(later)
-		if wait := c.next.Sub(later); wait < 0 || wait > responseDelay {
-			t.Fatalf("an answer after %v", wait)
-		}
-		c.advertised(later)
-		for range 10 {
-			c.solicited(later)
-		}
-		if wait := c.next.Sub(later); wait < betweenAnswers || wait > betweenAnswers+responseDelay {
-			t.Fatalf("a second answer after %v", wait)
-		}
-		at := c.next
-		c.solicited(at.Add(-time.Millisecond))
-		if c.next.After(at) {
-			t.Fatal("a solicitation has put an answer off")
-		}
-	}
-}

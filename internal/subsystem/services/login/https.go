@@ -77,14 +77,21 @@ func (l *Login) serve(ctx context.Context, iface string, p page, up func()) erro
 	}
 	defer safe.close()
 	up()
-	ended := make(chan error, 2)
-	for _, s := range []*server{plain, safe} {
-		go func() { ended <- s.run(ctx) }()
+	works := []func(context.Context) error{plain.run, safe.run}
+	if p.Tells.API != "" {
+		works = append(works, func(ctx context.Context) error { return p.Tells.announce(ctx, iface) })
 	}
-	err = <-ended
-	plain.close()
-	safe.close()
-	return errors.Join(err, <-ended)
+	inner, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	ended := make(chan error, len(works))
+	for _, work := range works {
+		go func() { ended <- work(inner) }()
+	}
+	for range works {
+		err = errors.Join(err, <-ended)
+		end(nil) // those that go on
+	}
+	return err
 }
 
 // server is the portal at one port.

@@ -111,12 +111,13 @@ type Desired map[string]Settings
 // Settings are what a configuration says of one login.
 type Settings struct {
 	Login     config.Login
-	Users     map[string]string // hashes by name
-	Terms     []string          // paragraphs
-	Secret    string            // of the RADIUS servers
-	Files     certfile.Files    // of the portal's certificate; none for plain HTTP
-	Authority *authority        // that the certificate comes from; nil for files
-	Resolver  netip.Addr        // where names of the walled garden are asked for
+	Users     map[string]string       // hashes by name
+	Terms     []string                // paragraphs
+	Secret    string                  // of the RADIUS servers
+	Files     certfile.Files          // of the portal's certificate; none for plain HTTP
+	Authority *authority              // that the certificate comes from; nil for files
+	Tells     map[string]announcement // by interface
+	Resolver  netip.Addr              // where names of the walled garden are asked for
 }
 
 // Login is the service of one router.
@@ -281,7 +282,7 @@ func (l *Login) down() (list []string) {
 func Render(cfg *config.Config, secrets config.Secrets, dir string) (Desired, error) {
 	d := Desired{}
 	for name, l := range cfg.Services.Login {
-		s := Settings{Login: *l}
+		s := Settings{Login: *l, Tells: map[string]announcement{}}
 		at := "services.login." + name
 		if l.UsersFile != "" {
 			users, err := readUsers(dir, l.UsersFile)
@@ -317,6 +318,7 @@ func Render(cfg *config.Config, secrets config.Secrets, dir string) (Desired, er
 			s.Secret, _ = secrets.Get(l.RADIUS.Secret)
 		}
 		for _, i := range l.Interfaces {
+			s.Tells[i] = announcementOf(cfg, i)
 			for _, a := range cfg.Interfaces[i].Addresses {
 				if !s.Resolver.IsValid() {
 					s.Resolver = a.Addr()

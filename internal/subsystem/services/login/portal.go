@@ -41,13 +41,14 @@ type page struct {
 	Login string
 	Title string
 	Files certfile.Files
+	Tells announcement
 }
 
 func (d Desired) pages() map[string]page {
 	all := map[string]page{}
 	for name, s := range d {
 		for _, i := range s.Login.Interfaces {
-			all[i] = page{name, s.Login.Title, s.Files}
+			all[i] = page{name, s.Login.Title, s.Files, s.Tells[i]}
 		}
 	}
 	return all

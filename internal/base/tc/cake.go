@@ -3,8 +3,6 @@
 package tc
 
 import (
-	"errors"
-
 	"golang.org/x/sys/unix"
 
 	"minne/internal/base/nlmsg"
@@ -123,22 +121,8 @@ func SetCake(link int, c Cake, inPlace bool) error {
 	return request(unix.RTM_NEWQDISC, flags, link, OwnHandle, Root, c.attributes())
 }
 
-// LacksCake says whether the kernel has no cake. It asks for one with a rate of a wrong length, which no kernel puts in place.
-func LacksCake() (bool, error) {
-	const loopback = 1
-	options := nlmsg.AppendAttr(nil, cakeRate, []byte{1})
-	err := request(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, loopback, OwnHandle, Root,
-		nlmsg.AppendAttr(nlmsg.AppendAttr(nil, attrKind, []byte("cake\x00")), attrOptions|unix.NLA_F_NESTED, options))
-	switch {
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EOPNOTSUPP):
-		return true, nil
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ERANGE):
-		return false, nil
-	case err == nil:
-		return false, errors.Join(errors.New("the kernel took a queueing discipline that is none"), RemoveRoot(loopback))
-	}
-	return false, err
-}
+// LacksCake says whether the kernel has no cake.
+func LacksCake() (bool, error) { return Lacks("cake") }
 
 // Tin is what cake has counted for one priority. Delays are of packets in the queue: the longest of late, their average,
 // and the shortest, which few flows that do not fill the line have.

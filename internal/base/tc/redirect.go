@@ -38,9 +38,21 @@ func Redirects(link int) (r Redirected, err error) {
 			r.Others++
 			continue
 		}
+		var actions []netlink.Action
+		switch all := f.(type) {
+		case *netlink.MatchAll:
+			actions = all.Actions
+		case *netlink.U32:
+			if all.Sel == nil {
+				continue // the table that the filter is in
+			}
+			if len(all.Sel.Keys) == 1 && all.Sel.Keys[0].Mask == 0 {
+				actions = all.Actions
+			}
+		}
 		r.Own++
-		if all, ok := f.(*netlink.MatchAll); ok && len(all.Actions) == 1 && f.Attrs().Protocol == unix.ETH_P_ALL {
-			if to, ok := all.Actions[0].(*netlink.MirredAction); ok && to.MirredAction == netlink.TCA_EGRESS_REDIR {
+		if len(actions) == 1 && f.Attrs().Protocol == unix.ETH_P_ALL {
+			if to, ok := actions[0].(*netlink.MirredAction); ok && to.MirredAction == netlink.TCA_EGRESS_REDIR {
 				r.To = to.Ifindex
 			}
 		}
@@ -61,24 +73,59 @@ func Redirect(link, to int) error {
 	if err := removeFilters(link); err != nil {
 		return err
 	}
-	action := netlink.NewMirredAction(to)
-	err := netlink.FilterAdd(&netlink.MatchAll{
-		FilterAttrs: netlink.FilterAttrs{LinkIndex: link, Parent: netlink.HANDLE_MIN_INGRESS, Priority: OwnPriority, Protocol: unix.ETH_P_ALL},
-		Actions:     []netlink.Action{action},
-	})
+	actions := []netlink.Action{netlink.NewMirredAction(to)}
+	err := netlink.FilterAdd(&netlink.MatchAll{FilterAttrs: ownAt(link, netlink.HANDLE_MIN_INGRESS), Actions: actions})
+	if errors.Is(err, unix.ENOENT) { // a kernel without matchall
+		err = netlink.FilterAdd(&netlink.U32{FilterAttrs: ownAt(link, netlink.HANDLE_MIN_INGRESS), Actions: actions})
+	}
 	if err != nil {
-		return fmt.Errorf("filter matchall with action mirred: %w", err)
+		return fmt.Errorf("filter matchall or u32 with action mirred: %w", err)
 	}
 	return nil
 }
 
+// ownAt is what a filter of Minne's at a place has: the mark, and all protocols.
+func ownAt(link int, parent uint32) netlink.FilterAttrs {
+	return netlink.FilterAttrs{LinkIndex: link, Parent: parent, Priority: OwnPriority, Protocol: unix.ETH_P_ALL}
+}
+
 // removeFilters removes the filters with Minne's mark.
 func removeFilters(link int) error {
-	err := netlink.FilterDel(&netlink.MatchAll{FilterAttrs: netlink.FilterAttrs{LinkIndex: link, Parent: netlink.HANDLE_MIN_INGRESS, Priority: OwnPriority, Protocol: unix.ETH_P_ALL}})
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENODEV) {
-		return nil // there are none
+	for _, f := range []netlink.Filter{&netlink.MatchAll{FilterAttrs: ownAt(link, netlink.HANDLE_MIN_INGRESS)}, &netlink.U32{FilterAttrs: ownAt(link, netlink.HANDLE_MIN_INGRESS)}} {
+		err := netlink.FilterDel(f)
+		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENODEV) { // there are none
+			return err
+		}
 	}
-	return err
+	return nil
+}
+
+// Sorter is the program that finds the class of what a link sends through Minne's tree, by the kernel's number; 0 for none.
+func Sorter(link int) (program int, err error) {
+	filters, err := dump.Whole(func() ([]netlink.Filter, error) { return netlink.FilterList(byIndex(link), OwnHandle) })
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) {
+		return 0, nil // there is no tree
+	}
+	if err != nil {
+		return 0, fmt.Errorf("list filters: %w", err)
+	}
+	for _, f := range filters {
+		if b, ok := f.(*netlink.BpfFilter); ok && b.DirectAction && f.Attrs().Priority == OwnPriority && f.Attrs().Protocol == unix.ETH_P_ALL {
+			return b.Id, nil
+		}
+	}
+	return 0, nil
+}
+
+// Sort has a program, by its file, find the classes, in place of the one before.
+func Sort(link, program int) error {
+	at := ownAt(link, OwnHandle)
+	at.Handle = 1 // the same one is replaced
+	err := netlink.FilterReplace(&netlink.BpfFilter{FilterAttrs: at, ClassId: OwnHandle, Fd: program, Name: "minne-plans", DirectAction: true})
+	if err != nil {
+		return fmt.Errorf("filter bpf: %w", err)
+	}
+	return nil
 }
 
 // EndRedirect takes Minne's filter away, and the discipline that it hung on when nothing else hangs there.

@@ -46,7 +46,9 @@ type Discipline struct {
 	Link           int
 	Handle, Parent uint32
 	Kind           string
-	Cake           Cake // of kind cake
+	Cake           Cake   // of kind cake
+	Codel          Codel  // of kind fq_codel
+	Default        uint16 // of kind htb: the class of what no filter finds one for
 	Counters       Counters
 }
 
@@ -61,6 +63,7 @@ type Counters struct {
 	Bytes, Packets uint64
 	Dropped        uint32
 	Waiting        uint32 // bytes
+	Marked         uint32 // packets, of fq_codel
 	Tins           []Tin  // of cake: classes by priority, the lowest first
 }
 
@@ -117,9 +120,19 @@ func decode(body []byte) (d Discipline, ok bool) {
 			}
 		}
 	}
-	if d.Kind == "cake" {
+	switch d.Kind {
+	case "cake":
 		d.Cake = decodeCake(options)
 		d.Counters.Tins = decodeTins(app)
+	case "fq_codel":
+		d.Codel = decodeCodel(options)
+		d.Counters.Marked = native.Uint32(pad(app, 16)[12:]) // struct tc_fq_codel_xstats
+	case "htb":
+		for kind, value := range nlmsg.Attributes(options) {
+			if kind == htbInit {
+				d.Default = uint16(native.Uint32(pad(value, 12)[8:])) // struct tc_htb_glob
+			}
+		}
 	}
 	return d, d.Kind != ""
 }

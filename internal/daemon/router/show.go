@@ -151,15 +151,28 @@ var Queues = View[Nothing, show.QueuesView]{
 
 // Shape shows the shaped lines.
 var Shape = View[Nothing, show.ShapeView]{
-	Text: Text{Path: "shape", Short: "Show shaped lines: packets, drops, delays in their queues",
+	Text: Text{Path: "shape", Short: "Show shaped lines and subscribers: packets, drops, delays in their queues",
 		Long: `Show shaped lines, each direction with its priorities: packets sent, dropped, and marked
 instead of dropped (ECN), and how long packets waited of late: the longest, the average,
-and that of flows that do not fill the line.`, Aliases: []string{"sqm", "qos"}},
+and that of flows that do not fill the line. Then both directions of each subscriber.`, Aliases: []string{"sqm", "qos"}},
 	Read: func(ctx context.Context, d *Daemon, _ Nothing) (v show.ShapeView, err error) {
-		v.Lines, err = d.parts.kernel.Shapes(ctx)
+		if v.Lines, err = d.parts.kernel.Shapes(ctx); err != nil {
+			return v, err
+		}
+		v.Subscribers, err = d.parts.kernel.Subscribers(ctx)
 		return v, err
 	},
 	Print: only[Nothing](show.Shape),
+}
+
+// Subscribers shows who has which plan.
+var Subscribers = View[Nothing, show.SubscribersView]{
+	Text: Text{Path: "subscribers", Short: "Show subscribers: plan, speeds, addresses, traffic"},
+	Read: func(ctx context.Context, d *Daemon, _ Nothing) (v show.SubscribersView, err error) {
+		v.Subscribers, err = d.parts.kernel.Subscribers(ctx)
+		return v, err
+	},
+	Print: only[Nothing](show.Subscribers),
 }
 
 // Neighbors shows the ARP and ND tables, or with a family that of one.

@@ -18,7 +18,7 @@ var Views = append([]AnyView{
 	Interfaces, Interface,
 	Routes("ip", "ipv4"), Neighbors("ip/neighbors", "ipv4", "arp"),
 	Routes("ipv6", "ipv6"), Neighbors("ipv6/neighbors", "ipv6", "nd"),
-	Neighbors("neighbors", ""), Neighbors("arp", "ipv4"), Bridge, SpanningTree, Queues, Shape,
+	Neighbors("neighbors", ""), Neighbors("arp", "ipv4"), Bridge, SpanningTree, Queues, Shape, Subscribers,
 	BGPPaths, BGPSummary, BGPNeighbors, BGPRoutes,
 	OSPFNeighbors("ospf", 0), OSPFInterfaces("ospf", 0), OSPFDatabase("ospf", 0),
 	OSPFNeighbors("ospf6", 3), OSPFInterfaces("ospf6", 3), OSPFDatabase("ospf6", 3),

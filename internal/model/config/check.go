@@ -42,6 +42,7 @@ func check(cfg *Config, secrets Secrets) *problems {
 	c.delegation()
 	c.staticRoutes()
 	c.uplinks()
+	c.plans()
 	c.services()
 	c.protocols()
 	c.flowLog()

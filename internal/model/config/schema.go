@@ -14,20 +14,22 @@ import "net/netip"
 // `ordered` that the order of a list means something, `names` that the value names
 // a secret, an interface or a file (of a section of names, that its keys do).
 type Config struct {
-	Version    int                   `yaml:"version" json:"version" doc:"Version of the configuration format." enum:"1" required:"true"`
-	System     System                `yaml:"system" json:"system" doc:"Host name, router ID, kernel settings and the administrator."`
-	Interfaces map[string]*Interface `yaml:"interfaces" json:"interfaces" doc:"Interfaces, each under the name that you choose: at most 15 bytes. A commit gives the kernel's link this name."`
-	Radios     map[string]*Radio     `yaml:"radios" json:"radios,omitempty" doc:"Radios of the machine, for Wi-Fi, each under a name that you choose."`
-	Zones      map[string]*Zone      `yaml:"zones" json:"zones,omitempty" doc:"Descriptions of firewall zones. A zone exists as soon as an interface names it."`
-	Firewall   Firewall              `yaml:"firewall" json:"firewall,omitzero" doc:"Firewall: which packets may pass between zones. Without zones there is no firewall, and every routed packet passes."`
-	NAT        []NAT                 `yaml:"nat" json:"nat,omitempty" doc:"NAT rules. The first rule that matches a connection applies." ordered:"true"`
-	Limits     []SourceLimit         `yaml:"limits" json:"limits,omitempty" doc:"Limits for each host of a zone, so that one host cannot starve the others."`
-	Labels     *Labels               `yaml:"labels" json:"labels,omitempty" doc:"Labels flows by patterns in their first payload bytes, and can limit or drop them. Absent: no packet is inspected."`
-	FlowLog    *FlowLog              `yaml:"flow-log" json:"flow-log,omitempty" doc:"Log of connections: who spoke with whom, when, how much, and by which addresses others saw it. {} is enough. Absent: no log."`
-	Routing    Routing               `yaml:"routing" json:"routing" doc:"Static routes and routing protocols."`
-	Uplinks    map[string]*Uplink    `yaml:"uplinks" json:"uplinks,omitempty" doc:"Lines to the Internet, by the names of their interfaces. When one fails, packets leave by the next at once, before routing protocols have moved their routes." names:"interface"`
-	Services   Services              `yaml:"services" json:"services,omitzero" doc:"Services of the router: DHCP, DNS, router advertisements, NTP and SSH."`
-	FastPath   FastPath              `yaml:"fast-path" json:"fast-path" doc:"The XDP fast path."`
+	Version     int                    `yaml:"version" json:"version" doc:"Version of the configuration format." enum:"1" required:"true"`
+	System      System                 `yaml:"system" json:"system" doc:"Host name, router ID, kernel settings and the administrator."`
+	Interfaces  map[string]*Interface  `yaml:"interfaces" json:"interfaces" doc:"Interfaces, each under the name that you choose: at most 15 bytes. A commit gives the kernel's link this name."`
+	Radios      map[string]*Radio      `yaml:"radios" json:"radios,omitempty" doc:"Radios of the machine, for Wi-Fi, each under a name that you choose."`
+	Zones       map[string]*Zone       `yaml:"zones" json:"zones,omitempty" doc:"Descriptions of firewall zones. A zone exists as soon as an interface names it."`
+	Firewall    Firewall               `yaml:"firewall" json:"firewall,omitzero" doc:"Firewall: which packets may pass between zones. Without zones there is no firewall, and every routed packet passes."`
+	NAT         []NAT                  `yaml:"nat" json:"nat,omitempty" doc:"NAT rules. The first rule that matches a connection applies." ordered:"true"`
+	Limits      []SourceLimit          `yaml:"limits" json:"limits,omitempty" doc:"Limits for each host of a zone, so that one host cannot starve the others."`
+	Labels      *Labels                `yaml:"labels" json:"labels,omitempty" doc:"Labels flows by patterns in their first payload bytes, and can limit or drop them. Absent: no packet is inspected."`
+	FlowLog     *FlowLog               `yaml:"flow-log" json:"flow-log,omitempty" doc:"Log of connections: who spoke with whom, when, how much, and by which addresses others saw it. {} is enough. Absent: no log."`
+	Routing     Routing                `yaml:"routing" json:"routing" doc:"Static routes and routing protocols."`
+	Uplinks     map[string]*Uplink     `yaml:"uplinks" json:"uplinks,omitempty" doc:"Lines to the Internet, by the names of their interfaces. When one fails, packets leave by the next at once, before routing protocols have moved their routes." names:"interface"`
+	Plans       map[string]*Plan       `yaml:"plans" json:"plans,omitempty" doc:"What subscribers get, each plan under a name that you choose: speeds and how packets wait."`
+	Subscribers map[string]*Subscriber `yaml:"subscribers" json:"subscribers,omitempty" doc:"Who has which plan, each under a name that you choose. Packets of subscribers wait in queues of their own; the kernel forwards them."`
+	Services    Services               `yaml:"services" json:"services,omitzero" doc:"Services of the router: DHCP, DNS, router advertisements, NTP and SSH."`
+	FastPath    FastPath               `yaml:"fast-path" json:"fast-path" doc:"The XDP fast path."`
 
 	renamed []rename // sections that the file calls by their old names
 
@@ -66,6 +68,7 @@ type Interface struct {
 	Zone         string           `yaml:"zone" json:"zone,omitempty" doc:"Firewall zone of the interface. As soon as one interface has a zone, packets of interfaces without a zone are dropped." example:"lan"`
 	AntiSpoof    AntiSpoof        `yaml:"anti-spoof" json:"anti-spoof,omitempty" doc:"Reverse path check of source addresses (uRPF, RFC 3704). strict: the route back must lead through this interface. loose: any route back is enough." default:"off" enum:"strict,loose,off"`
 	Shape        *Shape           `yaml:"shape" json:"shape,omitempty" doc:"Shapes the line (SQM, smart queues): packets wait in the router, where every host gets a fair share and short answers pass long transfers. The kernel must have the queueing discipline cake. The kernel forwards what passes a shaped line."`
+	Subscribers  *OnOff           `yaml:"subscribers" json:"subscribers,omitempty" doc:"Sorts what the interface sends and receives by subscribers, each of whom has the speed of a plan. What is no subscriber's passes as it comes." default:"off" enum:"on,off"`
 	FastPath     *OnOff           `yaml:"fast-path" json:"fast-path,omitempty" doc:"Allows the fast path for packets that arrive on this interface." default:"on" enum:"on,off"`
 	Disabled     bool             `yaml:"disabled" json:"disabled,omitempty" doc:"Shuts the interface down." default:"off"`
 }

@@ -119,9 +119,15 @@ func (d *discipline) note(s *State, filters func(ifindex int, parent uint32) (at
 		}
 		return err
 	}
-	if d.handle == tc.OwnHandle && d.kind == "cake" {
+	switch {
+	case d.handle == tc.OwnHandle && d.kind == "cake":
 		s.egress(d.ifindex, Shape, "shape up")
 		return nil
+	case d.handle == tc.OwnHandle && d.kind == "htb":
+		s.egress(d.ifindex, Shape, "plans of subscribers")
+		return nil
+	case d.parent != tcRoot && d.parent&0xffff0000 == tc.OwnHandle:
+		return nil // a subscriber's queue
 	}
 	if d.kind == "ingress" || d.kind == "clsact" {
 		if err := at(tcIngressFilter, d.ingress, s.ingress, "tc filter at ingress"); err != nil || d.kind == "ingress" {

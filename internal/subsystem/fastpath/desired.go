@@ -49,7 +49,7 @@ func Render(cfg *config.Config) (Desired, error) {
 	}
 	d.Structure, d.Auto = structure, cfg.FastPath.Structure == "auto"
 	d.Guard = guard.Render(cfg, runtime.NumCPU())
-	evaluated, masters := evaluates(cfg), cfg.Masters()
+	evaluated, masters, plans := evaluates(cfg), cfg.Masters(), cfg.QueuedByPlans()
 	for name, i := range cfg.Interfaces {
 		kind := cfg.Kind(name)
 		if kind.Name != "" && kind.FastPath == config.NoProgram && !kind.Routed && kind.Kernel == "" || masters[name].Kind.Name == "bond" {
@@ -70,8 +70,8 @@ func Render(cfg *config.Config) (Desired, error) {
 			AntiSpoof: i.AntiSpoof,
 			Carried:   kind.FastPath == config.ParentProgram,
 
-			ShapesDown: i.Shape != nil && i.Shape.Down != 0,
-			ShapesUp:   i.Shape != nil && i.Shape.Up != 0,
+			ShapesDown: i.Shape != nil && i.Shape.Down != 0 || plans[name],
+			ShapesUp:   i.Shape != nil && i.Shape.Up != 0 || plans[name],
 		}
 	}
 	return d, nil

@@ -16,14 +16,15 @@ import (
 
 // Desired is what the kernel shall be like: a plain value made from the configuration alone.
 type Desired struct {
-	Hostname      string             // "" leaves the host's name alone
-	MultipathSeed uint32             // net.ipv4.fib_multipath_hash_seed: the fast path hashes with the same
-	Interfaces    []DesiredInterface // parents first
-	Routes        []DesiredRoute     // static routes, and what holds announced and translated prefixes, by prefix and metric
-	Proxies       []DesiredProxy     // addresses of others that are answered for, by interface and address
-	CPUs          *DesiredCPUs       // nil: as the system has it
-	Sysctls       []Sysctl           // in the order of writing; forwarding is not among them
-	AntiSpoof     string             // nftables text of table inet minne_antispoof; "" when no interface asks for it
+	Hostname      string              // "" leaves the host's name alone
+	MultipathSeed uint32              // net.ipv4.fib_multipath_hash_seed: the fast path hashes with the same
+	Interfaces    []DesiredInterface  // parents first
+	Subscribers   []DesiredSubscriber // by name
+	Routes        []DesiredRoute      // static routes, and what holds announced and translated prefixes, by prefix and metric
+	Proxies       []DesiredProxy      // addresses of others that are answered for, by interface and address
+	CPUs          *DesiredCPUs        // nil: as the system has it
+	Sysctls       []Sysctl            // in the order of writing; forwarding is not among them
+	AntiSpoof     string              // nftables text of table inet minne_antispoof; "" when no interface asks for it
 }
 
 // DesiredInterface is one configured interface.
@@ -41,6 +42,7 @@ type DesiredInterface struct {
 	Distance    int           // of the routes that a provider gives; 0 when none is asked
 	Ethernet    []portSetting // of the hardware
 	Shape       DesiredShape
+	Tree        *DesiredTree // nil: it does not lead to subscribers
 }
 
 // DesiredRoute is a static route. Blackhole, Unreachable and Hops exclude each other.
@@ -84,6 +86,8 @@ func Render(cfg *config.Config) (Desired, error) {
 	if d.Interfaces, err = renderInterfaces(cfg); err != nil {
 		return Desired{}, err
 	}
+	d.Subscribers = renderSubscribers(cfg)
+	plantTrees(cfg, d.Interfaces)
 	if d.Routes, err = renderRoutes(cfg, d.Interfaces); err != nil {
 		return Desired{}, err
 	}

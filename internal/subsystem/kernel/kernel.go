@@ -52,12 +52,14 @@ type Kernel struct {
 	learned  map[string]Learned // by provider, see learned.go
 	former   *former
 	refusals map[refusal]string // rules that cards do not take, and why
-	port     int                // of Drifted: whose hardware was looked at
+	sorting  sorting
+	port     int // of Drifted: whose hardware was looked at
 }
 
 // New returns a Kernel that has not touched anything.
 func New(log *slog.Logger, options ...Options) *Kernel {
-	k := &Kernel{log: log, system: live{}, seen: newSeen(), learned: map[string]Learned{}, refusals: map[refusal]string{}}
+	k := &Kernel{log: log, system: live{}, seen: newSeen(), learned: map[string]Learned{}, refusals: map[refusal]string{},
+		sorting: sorting{lacks: map[string]bool{}}}
 	for _, o := range options {
 		k.own = o
 	}
@@ -103,7 +105,7 @@ func (k *Kernel) ApplyPresent(ctx context.Context, d Desired) error {
 
 func (k *Kernel) round(d Desired) *round {
 	return &round{system: k.system, own: k.own, desired: d, waiting: map[routeKey]bool{},
-		forward: k.forward, had: k.seen.at, noLocal: k.seen.noLocal, former: k.former, refusals: k.refusals}
+		forward: k.forward, had: k.seen.at, noLocal: k.seen.noLocal, former: k.former, refusals: k.refusals, sorting: &k.sorting}
 }
 
 func (k *Kernel) apply(ctx context.Context, d Desired, r *round) error {
@@ -113,6 +115,7 @@ func (k *Kernel) apply(ctx context.Context, d Desired, r *round) error {
 	if k.last != nil && !reflect.DeepEqual(k.last.CPUs, d.CPUs) {
 		clear(k.refusals) // another try
 	}
+	clear(k.sorting.lacks) // there may be a module by now
 	if err := k.settle(ctx, r); err != nil {
 		k.unsettled = k.unsettled || !r.lenient
 		return err // what Reassert restores stays the configuration before

@@ -55,6 +55,16 @@ func (p *pretended) disciplines(context.Context) ([]tc.Discipline, error) { retu
 
 func (p *pretended) redirects(index int) (tc.Redirected, error) { return p.diverted[index], nil }
 
+func (p *pretended) lacks(string) (bool, error) { return false, nil }
+
+func (p *pretended) classes(context.Context, int) ([]tc.ClassNow, error) { return nil, nil }
+
+func (p *pretended) sorter(int) (int, error) { return 0, nil }
+
+func (p *pretended) changeTree(context.Context, int, tc.TreeChange) error { return nil }
+
+func (p *pretended) sort(int, int) error { return nil }
+
 func (p *pretended) lacksCake() (bool, error) { return p.noCake, nil }
 
 func (p *pretended) setCake(index int, c tc.Cake, inPlace bool) error {

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vishvananda/netlink"
-
 	"minne/internal/base/plan"
 	"minne/internal/base/tc"
 	"minne/internal/model/config"
@@ -108,6 +106,9 @@ func (r *round) shaping(ctx context.Context) error {
 			r.steps = r.steps[:before]
 			return errors.New("shape: this kernel has no queueing discipline cake, which shapes lines (CONFIG_NET_SCH_CAKE, module sch_cake): use Debian's kernel, or remove the sections shape")
 		}
+	}
+	if err := r.plans(ctx, all, wanted); err != nil {
+		return err
 	}
 	if r.lenient && r.absent != nil {
 		return nil // whose they are is not known
@@ -232,23 +233,9 @@ func (r *round) redirectDown(b *bound, inPlace bool) error {
 	if err != nil {
 		return err
 	}
-	ifb := &bound{DesiredInterface: DesiredInterface{Name: ifbName(b.Name)}}
-	to, err := r.index(ifb)
+	to, err := r.ifb(b.Name)
 	if err != nil {
-		attrs := netlink.NewLinkAttrs()
-		attrs.Name, attrs.Group = ifb.Name, ownedGroup
-		if err := r.system.addLink(&netlink.Ifb{LinkAttrs: attrs}); err != nil {
-			return fmt.Errorf("make link %s of kind ifb (CONFIG_IFB, module ifb): %w", ifb.Name, err)
-		}
-		if to, err = r.index(ifb); err != nil {
-			return err
-		}
-	}
-	quiet := "net/ipv6/conf/" + ifb.Name + "/disable_ipv6" // it is no interface that hosts are on
-	if now, ok, err := r.system.setting(quiet); err == nil && ok && now != "1" {
-		if err := r.system.setSetting(quiet, "1"); err != nil {
-			return err
-		}
+		return err
 	}
 	if err := r.system.setCake(to, *b.Shape.Down, inPlace); err != nil {
 		return err
@@ -270,14 +257,18 @@ func (r *round) unshape(all []tc.Discipline, wanted map[int]bool) error {
 		return ""
 	}
 	shapesDown := func(index int) bool {
-		return slices.ContainsFunc(r.bound, func(b *bound) bool { return b.Shape.Down != nil && b.link != nil && b.link.Index == index })
+		return slices.ContainsFunc(r.bound, func(b *bound) bool { return b.leadsIn() && b.link != nil && b.link.Index == index })
 	}
 	for _, d := range all {
 		d, name := d, nameOf(d.Link)
 		switch {
 		case name == "":
 		case d.Own() && d.Parent == tc.Root && !wanted[d.Link] && !r.ownIfb(d.Link):
-			r.removal(plan.Change{Action: plan.Remove, Object: shapingObject("up", name)}, func(context.Context) error { return r.system.removeRoot(d.Link) }).
+			object := shapingObject("up", name)
+			if d.Kind == "htb" {
+				object = plansObject(name)
+			}
+			r.removal(plan.Change{Action: plan.Remove, Object: object}, func(context.Context) error { return r.system.removeRoot(d.Link) }).
 				of(name, fmt.Sprintf("a queueing discipline of Minne's was added to %s, which is not configured", name))
 		case (d.Kind == "ingress" || d.Kind == "clsact") && !shapesDown(d.Link):
 			there, err := r.system.redirects(d.Link)
@@ -285,18 +276,21 @@ func (r *round) unshape(all []tc.Discipline, wanted map[int]bool) error {
 				return err
 			}
 			if there.Own > 0 {
-				r.removal(plan.Change{Action: plan.Remove, Object: shapingObject("down", name)}, func(context.Context) error { return r.system.endRedirect(d.Link) }).
+				r.removal(plan.Change{Action: plan.Remove, Object: "filter that leads what " + name + " receives to a queue"}, func(context.Context) error { return r.system.endRedirect(d.Link) }).
 					of(name, fmt.Sprintf("a filter of Minne's was added to %s, which is not configured", name))
 			}
 		}
 	}
 	for _, l := range r.links {
-		if r.ownIfb(l.Index) && !slices.ContainsFunc(r.bound, func(b *bound) bool { return b.Shape.Down != nil && ifbName(b.Name) == l.Name }) {
+		if r.ownIfb(l.Index) && !slices.ContainsFunc(r.bound, func(b *bound) bool { return b.leadsIn() && ifbName(b.Name) == l.Name }) {
 			r.removal(plan.Change{Action: plan.Remove, Object: "link " + l.Name}, func(context.Context) error { return r.system.removeLink(l.Index) })
 		}
 	}
 	return nil
 }
+
+// leadsIn says whether what an interface receives waits.
+func (b *bound) leadsIn() bool { return b.Shape.Down != nil || b.Tree != nil }
 
 // ownIfb says whether a link is one that Minne made for what an interface receives.
 func (r *round) ownIfb(index int) bool {

@@ -58,6 +58,7 @@ type round struct {
 	noLocal  map[int]bool             // links that the kernel gives no link-local address
 	former   *former                  // what there was before what the configuration asked for
 	refusals map[refusal]string       // rules that cards do not take, and why
+	sorting  *sorting                 // of subscribers
 	held     func(object string) bool // steps that are not taken now, see fights
 	lenient  bool                     // what can't be done is left out, and does not keep the rest from being done
 	quick    bool                     // source checks are not looked at

@@ -39,6 +39,9 @@ type system interface {
 	disciplines(ctx context.Context) ([]tc.Discipline, error)
 	redirects(index int) (tc.Redirected, error)
 	lacksCake() (bool, error)
+	lacks(kind string) (bool, error)
+	classes(ctx context.Context, index int) ([]tc.ClassNow, error)
+	sorter(index int) (program int, err error)
 
 	portSetting(name string, s ethtool.Setting) (now, most int, err error)
 	setPort(name string, s ethtool.Setting, to int) error
@@ -75,6 +78,8 @@ type system interface {
 	setBridgeVLAN(index, id int, flags uint16, self, there bool) error
 	setCake(index int, c tc.Cake, inPlace bool) error
 	removeRoot(index int) error
+	changeTree(ctx context.Context, index int, c tc.TreeChange) error
+	sort(index, program int) error
 	redirect(index, to int) error
 	endRedirect(index int) error
 	addRule(u tableRule) error

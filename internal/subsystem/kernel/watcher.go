@@ -243,7 +243,7 @@ func (w *Watcher) notify(ctx context.Context, m nlmsg.Message) error {
 		if len(m.Body) > 0 && m.Body[0] == familyBridge {
 			token(w.restorable) // a port came, went, or got other VLANs
 		}
-	case unix.RTM_NEWQDISC, unix.RTM_DELQDISC, unix.RTM_NEWTFILTER, unix.RTM_DELTFILTER:
+	case unix.RTM_NEWQDISC, unix.RTM_DELQDISC, unix.RTM_NEWTCLASS, unix.RTM_DELTCLASS, unix.RTM_NEWTFILTER, unix.RTM_DELTFILTER:
 		token(w.restorable) // of a shaped line, maybe
 	case unix.RTM_NEWNETCONF:
 		token(w.restorable) // forwarding was switched, of the namespace or of a link

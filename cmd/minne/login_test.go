@@ -5,11 +5,15 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 
+	"minne/internal/subsystem/fastpath"
+	"minne/internal/subsystem/flows"
 	"minne/internal/subsystem/services/login"
 )
 
@@ -59,6 +63,35 @@ func (g guest) reaches(url string) bool {
 	return err == nil && strings.HasPrefix(out, "200")
 }
 
+// echoes answers connections with what they say.
+func (n *neighbour) echoes(at string) {
+	n.t.Helper()
+	l := n.hosts(at)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				_, _ = io.Copy(c, c)
+			}()
+		}
+	}()
+}
+
+// speaks connects to an echo.
+func (g guest) speaks(to string) connection {
+	g.t.Helper()
+	c, err := g.dial("tcp", to)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { c.Close() })
+	return connection{g.t, c}
+}
+
 // A host without login gets an address, names and the portal, and reaches nothing else, over both families, also when the daemon is dead.
 // With a voucher it is admitted, with all its addresses, until it logs out, its voucher is used up or taken away; a restart of the daemon
 // changes nothing for it.
@@ -68,9 +101,13 @@ func TestLogin(t *testing.T) {
 	g := guest{b.newNeighbour("lan")}
 	isp := b.newNeighbour("wan")
 	isp.run("ip addr add 198.51.100.9/24 dev eth0 && ip addr add 198.51.100.77/24 dev eth0 && ip addr add 2001:db8:2::9/64 dev eth0 nodad && ip route add 192.0.2.0/24 via 198.51.100.1 && ip -6 route add 2001:db8:1::/64 via 2001:db8:2::1")
+	for _, n := range []*neighbour{g.neighbour, isp} {
+		n.run("ethtool -K eth0 gro on tx off") // the fast path takes packets with their checksums
+	}
 	isp.write("index.html", "outside")
 	isp.serve("exec python3 -m http.server 80 --bind ::")
 	isp.serve("exec python3 -m http.server 443 --bind ::")
+	isp.echoes(":90")
 	isp.serve(`exec python3 -c "import socket;s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM);s.bind(('',53));[s.sendto(b'y',s.recvfrom(99)[1]) for _ in iter(int,1)]"`)
 	b.start()
 	hash := b.command("login", "hash")
@@ -120,6 +157,17 @@ echo "$ip" >told
 		}
 	}
 	closed("unknown")
+	repeated := func() (n uint64) {
+		var v fastpath.Observed
+		b.json(&v, "show", "fast-path", "--json")
+		for _, p := range v.Ports {
+			n += p.Forwarded
+		}
+		return n
+	}
+	if n := repeated(); n != 0 {
+		t.Errorf("the fast path has forwarded %d packets of or to an unknown host", n)
+	}
 	if !g.reaches("http://198.51.100.77:443/") {
 		t.Error("the walled garden is shut")
 	}
@@ -193,14 +241,27 @@ echo "$ip" >told
 		t.Error("shut for ada")
 	}
 	// Logout ends connections in both tables.
-	g.serve(`exec python3 -c "import socket,time;s=socket.create_connection(('198.51.100.9',443));time.sleep(60)"`)
-	eventually(t, "a connection", func() bool { return strings.Contains(b.want(0, "", "show", "flows", "port", "443").out, "established") })
+	four, six := g.speaks("198.51.100.9:90"), g.speaks("[2001:db8:2::9]:90")
+	for _, c := range []connection{four, six} { // admitted hosts are forwarded by the fast path
+		b.carried(c, "port", "90", "src", c.LocalAddr().(*net.TCPAddr).IP.String())
+	}
+	before := repeated()
 	if page := g.post("/logout", ""); !strings.Contains(page, "303 See Other") {
 		t.Errorf("logout: %s", page)
 	}
-	eventually(t, "the end of the connection", func() bool {
-		return !strings.Contains(b.want(0, "", "show", "flows", "port", "443").out, "established")
+	eventually(t, "the end of the connections in the kernel", func() bool {
+		return !strings.Contains(b.want(0, "", "show", "flows", "port", "90").out, "established")
 	})
+	var left flows.Summary
+	eventually(t, "the end of the connections in the fast path", func() bool {
+		b.json(&left, "show", "flows", "summary", "--json")
+		return left.FastPath.Connections == 0
+	})
+	four.wantEcho(false)
+	six.wantEcho(false)
+	if n := repeated() - before; n != 0 {
+		t.Errorf("the fast path has forwarded %d packets after the logout", n)
+	}
 	b.end(syscall.SIGKILL)
 	closed("logged out, and the daemon dead")
 	b.start()

@@ -33,7 +33,7 @@ func UMLTree() (string, error) {
 // umlModules are the drivers that a router may want; what they need is loaded before them.
 var umlModules = []string{"ipv6", "veth", "8021q", "bridge", "bonding", "vrf", "dummy", "ip_gre", "tun", "pppoe", "ppp_async",
 	"nf_conntrack", "nf_tables", "nft_ct", "nft_limit", "nft_log", "nft_reject", "nf_reject_ipv4", "nf_reject_ipv6", "nft_masq", "nft_redir", "overlay",
-	"ifb", "sch_ingress", "cls_matchall", "act_mirred", "sch_cake", "iptable_nat", "xt_MASQUERADE"}
+	"ifb", "sch_ingress", "cls_matchall", "act_mirred", "sch_cake", "sch_htb", "sch_fq_codel", "cls_bpf", "iptable_nat", "xt_MASQUERADE"}
 
 var umlStarted atomic.Int32
 

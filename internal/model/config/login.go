@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,6 +29,7 @@ type Login struct {
 	Free       []string     `yaml:"free" json:"free,omitempty" doc:"Walled garden: what hosts reach without a login. Addresses, prefixes, sets as @NAME, and DNS names, whose addresses are followed." example:"portal.campus.example"`
 	Time       Duration     `yaml:"time" json:"time,omitempty" doc:"How long a session of a user lasts, 1 minute to 365 days. A voucher has a time of its own. Absent: until logout."`
 	Idle       Duration     `yaml:"idle" json:"idle,omitempty" doc:"Without traffic for this time, a session ends. 1 minute to 24 hours." default:"30m"`
+	Quota      string       `yaml:"quota" json:"quota,omitempty" doc:"What a user may send and receive together in a calendar month, with all devices, as 100GB/month. A voucher has bytes of its own. Absent: any number." example:"100GB/month"`
 	Devices    int          `yaml:"devices" json:"devices,omitempty" doc:"Devices that one user may have logged in at the same time. A voucher has a number of its own." default:"3" min:"1" max:"100"`
 	Attempts   int          `yaml:"attempts" json:"attempts,omitempty" doc:"Failed logins of a host within a minute, or of an account, after which it has to wait." default:"3" min:"1" max:"100"`
 	Lockout    Duration     `yaml:"lockout" json:"lockout,omitempty" doc:"How long it has to wait. 1 minute to 24 hours." default:"15m"`
@@ -79,6 +81,19 @@ func (c *Config) PortalAPI(iface string) string {
 	return c.Services.Login[c.LoginOf(iface)].PortalAPI()
 }
 
+// quotaForm is how a quota is written.
+var quotaForm = regexp.MustCompile(`^([1-9][0-9]{0,8})(MB|GB|TB)/month$`)
+
+// QuotaBytes is what a user may transfer in a month; 0 for any number.
+func (l *Login) QuotaBytes() uint64 {
+	part := quotaForm.FindStringSubmatch(l.Quota)
+	if part == nil {
+		return 0
+	}
+	n, _ := strconv.ParseUint(part[1], 10, 64)
+	return n * map[string]uint64{"MB": 1e6, "GB": 1e9, "TB": 1e12}[part[2]]
+}
+
 // GardenNames are the DNS names of a walled garden.
 func (l *Login) GardenNames() (list []string) {
 	for _, f := range l.Free {
@@ -112,6 +127,9 @@ func (l *Login) check(c *checker, path string) {
 	}
 	if c.cfg.Chosen(path + ".time") {
 		c.seconds(path+".time", l.Time, 60, int((365*24*time.Hour)/time.Second))
+	}
+	if l.Quota != "" && l.QuotaBytes() == 0 {
+		c.refuse(path+".quota", fmt.Sprintf("%q is no quota", abridge(l.Quota)), "a number of MB, GB or TB in a month, as 100GB/month", "")
 	}
 	c.seconds(path+".idle", l.Idle, 60, 24*3600)
 	c.seconds(path+".lockout", l.Lockout, 60, 24*3600)

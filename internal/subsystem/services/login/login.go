@@ -117,6 +117,7 @@ type Settings struct {
 	Files     certfile.Files          // of the portal's certificate; none for plain HTTP
 	Authority *authority              // that the certificate comes from; nil for files
 	Tells     map[string]announcement // by interface
+	Quota     uint64                  // bytes a month of a user; 0 for any number
 	Resolver  netip.Addr              // where names of the walled garden are asked for
 }
 
@@ -141,6 +142,8 @@ type Login struct {
 	sessions map[hostID]*Session
 	owners   map[string]map[netip.Addr]config.MAC // of admitted addresses, by login
 	vouchers map[string]*Voucher                  // by digest of their code
+	accounts map[string]*Account                  // of users with a quota
+	tidied   string                               // the month in which those of former months were removed
 	blocked  map[config.MAC]Block
 	tries    map[string]*tries // by host and by account
 	hosts    *hosts
@@ -178,7 +181,7 @@ func New(h service.Host) *Login {
 	l := &Login{
 		log: h.Log.With("service", "login"), runDir: h.RunDir, ready: make(chan struct{}),
 		settings: Desired{}, of: map[string]string{}, sessions: map[hostID]*Session{}, owners: map[string]map[netip.Addr]config.MAC{},
-		vouchers: map[string]*Voucher{}, blocked: map[config.MAC]Block{}, tries: map[string]*tries{}, clock: time.Now, unsaved: map[hostID]bool{},
+		vouchers: map[string]*Voucher{}, accounts: map[string]*Account{}, blocked: map[config.MAC]Block{}, tries: map[string]*tries{}, clock: time.Now, unsaved: map[hostID]bool{},
 		gardenWoken: make(chan struct{}, 1), certifyWoken: make(chan struct{}, 1), attempts: map[string]attempt{},
 	}
 	fill(l.key[:])
@@ -282,7 +285,7 @@ func (l *Login) down() (list []string) {
 func Render(cfg *config.Config, secrets config.Secrets, dir string) (Desired, error) {
 	d := Desired{}
 	for name, l := range cfg.Services.Login {
-		s := Settings{Login: *l, Tells: map[string]announcement{}}
+		s := Settings{Login: *l, Tells: map[string]announcement{}, Quota: l.QuotaBytes()}
 		at := "services.login." + name
 		if l.UsersFile != "" {
 			users, err := readUsers(dir, l.UsersFile)

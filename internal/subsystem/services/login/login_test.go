@@ -120,8 +120,19 @@ func TestVoucher(t *testing.T) {
 	}
 	b.sums[netip.MustParseAddr("192.0.2.1")] = Traffic{1000, 0}
 	b.count(t.Context())
-	if len(b.sessions) != 1 || len(b.admitted) != 1 {
+	if len(b.sessions) != 0 || len(b.admitted) != 0 { // both devices: they share the bytes
 		t.Errorf("its bytes are used up, and there are %d sessions", len(b.sessions))
+	}
+	if err := b.byVoucher(b.session(4), code); !errors.As(err, &words) || !strings.Contains(string(words), "bytes are used up") {
+		t.Errorf("a voucher that is used up: %v", err)
+	}
+	made, err = b.AddVouchers(VouchersWanted{Count: 1, Seconds: 3600, Devices: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	code = made.Vouchers[0].Code
+	if err := b.byVoucher(b.session(1), code); err != nil {
+		t.Fatal(err)
 	}
 	b.now = b.now.Add(time.Hour)
 	b.count(t.Context())
@@ -130,6 +141,67 @@ func TestVoucher(t *testing.T) {
 	}
 	if err := b.byVoucher(b.session(4), code); !errors.As(err, &words) || !strings.Contains(string(words), "time is up") {
 		t.Errorf("a voucher that is used up: %v", err)
+	}
+}
+
+// A quota is that of all devices of a user, in a calendar month, over restarts.
+func TestQuota(t *testing.T) {
+	dir := t.TempDir()
+	start := func(b *box, at string) *box {
+		if b != nil {
+			b.store.Close()
+		}
+		b = newBox(t, dir, config.Login{Interfaces: []string{"lan"}})
+		s := b.settings["net"]
+		s.Quota = 1000
+		b.settings["net"] = s
+		var err error
+		if b.now, err = time.ParseInLocation(time.DateTime, at, time.Local); err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	user := func(b *box, mac byte) *Session {
+		s := b.session(mac)
+		s.User, s.Kind, s.Idle = "ada", "local", Span(1000*time.Hour)
+		return s
+	}
+	b := start(nil, "2026-11-29 12:00:00")
+	if err := errors.Join(b.begin(user(b, 1)), b.begin(user(b, 2))); err != nil {
+		t.Fatal(err)
+	}
+	use := func(mac byte, n uint64) {
+		b.sums[netip.AddrFrom4([4]byte{192, 0, 2, mac})] = Traffic{n, 0}
+		b.count(t.Context())
+	}
+	use(1, 600)
+	if v, _ := b.Users(t.Context()); len(v.Users) != 2 || *v.Users[1].BytesLeft != 400 {
+		t.Errorf("%+v", v)
+	}
+	b.flush()
+	b = start(b, "2026-11-30 12:00:00")
+	use(2, 399)
+	if len(b.sessions) != 2 {
+		t.Fatalf("%d sessions within the quota", len(b.sessions))
+	}
+	use(2, 400)
+	var words refusal
+	if err := b.begin(user(b, 1)); len(b.sessions) != 0 || !errors.As(err, &words) || !strings.Contains(string(words), "quota") {
+		t.Errorf("%d sessions beyond the quota, %v", len(b.sessions), err)
+	}
+	b = start(b, "1970-01-01 00:00:00") // a board whose clock is not set yet
+	if err := b.begin(user(b, 1)); !errors.As(err, &words) {
+		t.Errorf("with the clock set back: %v", err)
+	}
+	b.flush()
+	b = start(b, "2026-12-01 00:00:01")
+	if err := b.begin(user(b, 1)); err != nil {
+		t.Errorf("in the next month: %v", err)
+	}
+	use(1, 1)
+	b.flush()
+	if b = start(b, "2026-12-31 23:00:00"); len(b.accounts) != 1 || b.accounts["net local ada"].Used.sum() != 1 {
+		t.Errorf("%+v", b.accounts)
 	}
 }
 

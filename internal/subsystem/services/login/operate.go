@@ -52,10 +52,9 @@ func (l *Login) Users(ctx context.Context) (Users, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	list := Users{Users: []User{}}
-	now := l.clock()
 	for _, s := range l.sorted() {
 		u := User{Login: s.Login, User: s.User, Kind: s.Kind, MAC: s.MAC, Addresses: slices.Clone(s.Addresses), Session: s.ID, Began: s.Began, Until: s.Until, Active: s.Active, Traffic: s.Traffic}
-		if _, left := s.left(now); s.Bytes > 0 {
+		if left, bounded := l.bytesLeft(s); bounded {
 			u.BytesLeft = &left
 		}
 		list.Users = append(list.Users, u)

@@ -91,6 +91,7 @@ type asking struct {
 	address netip.Addr
 	s       Settings
 	session *Session // a copy; nil for nobody
+	left    *uint64  // bytes; nil for any number
 }
 
 func (p *portal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -152,6 +153,9 @@ func (p *portal) who(r *http.Request) (a asking, err error) {
 	if s := p.l.sessions[hostID{p.login, mac}]; s != nil {
 		copied := *s
 		a.session = &copied
+		if left, bounded := p.l.bytesLeft(s); bounded {
+			a.left = &left
+		}
 	}
 	return a, nil
 }
@@ -255,13 +259,13 @@ func (p *portal) shows(w http.ResponseWriter, a asking, v *shown) {
 	v.Title, v.Terms, v.Token = a.s.Login.Title, a.s.Terms, p.l.token(p.login, a.mac, p.l.clock())
 	v.Vouchers, v.Users, v.Agree = slices.Contains(users, "vouchers"), slices.Contains(users, "local") || slices.Contains(users, "radius"), len(a.s.Terms) > 0
 	if s := a.session; s != nil {
-		left, bytes := s.left(p.l.clock())
+		left := s.left(p.l.clock())
 		v.User, v.Sent, v.Received = s.User, service.Amount(int64(s.Traffic.Sent)), service.Amount(int64(s.Traffic.Received))
 		if left > 0 {
 			v.TimeLeft = spanWords(left)
 		}
-		if s.Bytes > 0 {
-			v.BytesLeft = service.Amount(int64(bytes))
+		if a.left != nil {
+			v.BytesLeft = service.Amount(int64(*a.left))
 		}
 	}
 	status := http.StatusOK
@@ -301,12 +305,12 @@ func (p *portal) api(w http.ResponseWriter, a asking) {
 	v := map[string]any{"captive": a.session == nil, "user-portal-url": p.l.address(p.login)}
 	p.l.mu.Unlock()
 	if s := a.session; s != nil {
-		left, bytes := s.left(p.l.clock())
+		left := s.left(p.l.clock())
 		if left > 0 {
 			v["seconds-remaining"] = int64(left / time.Second)
 		}
-		if s.Bytes > 0 {
-			v["bytes-remaining"] = bytes
+		if a.left != nil {
+			v["bytes-remaining"] = *a.left
 		}
 	}
 	w.Header().Set("Content-Type", "application/captive+json")

@@ -29,7 +29,7 @@ type Session struct {
 	Idle      Span         `json:"idle"`   // without traffic for so long, it ends
 	Active    time.Time    `json:"active"` // when there was traffic at last
 	Traffic   Traffic      `json:"traffic"`
-	Booked    Traffic      `json:"booked,omitzero"`   // of Traffic, what the voucher has
+	Booked    Traffic      `json:"booked,omitzero"`   // of Traffic, what is in the books
 	Interim   Span         `json:"interim,omitempty"` // of accounting, when a server asks for its own
 	Class     [][]byte     `json:"class,omitempty"`   // of the RADIUS server, sent back in accounting
 
@@ -42,16 +42,12 @@ type Session struct {
 // Span is a duration in seconds in the store.
 type Span time.Duration
 
-// Left is what is left of a session's limits; zero values where there is no limit.
-func (s *Session) left(now time.Time) (time.Duration, uint64) {
-	var span time.Duration
-	if !s.Until.IsZero() {
-		span = max(s.Until.Sub(now), time.Second)
+// left is how long a session may still last; zero for ever.
+func (s *Session) left(now time.Time) time.Duration {
+	if s.Until.IsZero() {
+		return 0
 	}
-	if s.Bytes == 0 {
-		return span, 0
-	}
-	return span, s.Bytes - min(s.Traffic.sum(), s.Bytes)
+	return max(s.Until.Sub(now), time.Second)
 }
 
 // Buckets of the store.
@@ -78,6 +74,9 @@ func (l *Login) open(path string) {
 	}
 	if err == nil {
 		err = store.Each(s, bucketVouchers, func(key string, v Voucher) { l.vouchers[key] = &v })
+	}
+	if err == nil {
+		err = store.Each(s, bucketAccounts, func(key string, a Account) { l.accounts[key] = &a })
 	}
 	if err == nil {
 		err = store.Each(s, bucketBlocks, func(_ string, b Block) { l.blocked[b.MAC] = b })
@@ -110,6 +109,9 @@ func (l *Login) begin(s *Session, also ...store.Change) error {
 	id := hostID{s.Login, s.MAC}
 	if b, blocked := l.blocked[s.MAC]; blocked && (b.Until.IsZero() || b.Until.After(now)) {
 		return refusal("This device is blocked. Ask the operator.")
+	}
+	if l.metered(s) && l.usedUp(s) != "" {
+		return refusal("Your quota of this month is used up.")
 	}
 	if old := l.sessions[id]; old != nil {
 		l.end(id, "logged in anew")
@@ -243,10 +245,13 @@ func (l *Login) fits(s *Session, most int) error {
 func (l *Login) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.store == nil || len(l.unsaved) == 0 {
+	if l.store == nil {
 		return
 	}
-	var changes []store.Change
+	changes := l.forgetMonths()
+	if len(changes)+len(l.unsaved) == 0 {
+		return
+	}
 	for id := range l.unsaved {
 		if s := l.sessions[id]; s != nil {
 			changes = append(append(changes, l.spend(s)...), store.Change{Bucket: bucketSessions, Key: id.String(), Value: s})

@@ -83,15 +83,18 @@ func (l *Login) count(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock()
-	for id, s := range l.sessions {
-		if err == nil {
+	if err == nil {
+		for _, s := range l.sessions { // all first: several may have one limit
 			l.counted(s, sums, now)
 		}
+	}
+	for id, s := range l.sessions {
+		why := l.usedUp(s)
 		switch {
 		case !s.Until.IsZero() && !s.Until.After(now):
 			l.end(id, "its time is up")
-		case s.Bytes > 0 && s.Traffic.sum() >= s.Bytes:
-			l.end(id, "its bytes are used up")
+		case why != "":
+			l.end(id, why)
 		case s.Idle > 0 && now.Sub(s.Active) >= time.Duration(s.Idle):
 			l.end(id, fmt.Sprintf("idle for %v", config.Duration(s.Idle)))
 		case s.missed >= goneAfter && now.Sub(s.Active) >= grace:
@@ -120,6 +123,7 @@ func (l *Login) counted(s *Session, sums map[netip.Addr]Traffic, now time.Time) 
 		s.Active, s.missed = now, 0
 	}
 	s.Traffic = t
+	l.book(s)
 	l.unsaved[hostID{s.Login, s.MAC}] = true
 }
 

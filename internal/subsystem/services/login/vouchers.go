@@ -128,26 +128,11 @@ func (l *Login) byVoucher(s *Session, text string) error {
 		used.First = now
 	}
 	s.Until = used.until()
-	if v.Bytes > 0 {
-		s.Bytes = v.Bytes - v.Used.sum()
-	}
 	if err := l.begin(s, store.Change{Bucket: bucketVouchers, Key: key, Value: &used}); err != nil {
 		return err
 	}
 	v.First = used.First
 	return nil
-}
-
-// spend books what a session has used on its voucher, and returns what to store. The caller holds mu.
-func (l *Login) spend(s *Session) []store.Change {
-	v := l.vouchers[s.Voucher]
-	if v == nil {
-		return nil
-	}
-	v.Used.Sent += s.Traffic.Sent - s.Booked.Sent
-	v.Used.Received += s.Traffic.Received - s.Booked.Received
-	s.Booked = s.Traffic
-	return []store.Change{{Bucket: bucketVouchers, Key: s.Voucher, Value: v}}
 }
 
 // Bounds of what is asked for.

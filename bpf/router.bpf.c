@@ -19,6 +19,7 @@
 #include "route.h"
 #include "sanity.h"
 #include "spoof.h"
+#include "spread.h"
 #include "stages.h"
 #include "summed.h"
 #include "translate.h"
@@ -142,6 +143,16 @@ int router(struct xdp_md *ctx)
 	if (why != REASON_NONE)
 		return leave(&p, &d, c, why);
 	return forward(&p, &d, c);
+}
+
+// On ports that spread their packets: the program above then runs on the CPUs that it hands them to.
+SEC("xdp")
+int router_spread(struct xdp_md *ctx)
+{
+	__u32 zero = 0;
+	struct control *c = bpf_map_lookup_elem(&control, &zero);
+
+	return c ? spread(ctx, c) : XDP_PASS;
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -5,8 +5,10 @@ package show
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
+	"minne/internal/base/affinity"
 	"minne/internal/subsystem/fastpath"
 )
 
@@ -28,10 +30,17 @@ func FastPath(w io.Writer, o fastpath.Observed) error {
 		if p.Transmits {
 			sends = "yes"
 		}
-		ports.row(p.Name, p.Mode, sends, count(p.Received), count(p.Forwarded), p.Why)
+		why := p.Why
+		if p.Spread != nil {
+			why = strings.TrimPrefix(why+"; spreads over CPUs "+affinity.List(p.Spread), "; ")
+		}
+		ports.row(p.Name, p.Mode, sends, count(p.Received), count(p.Forwarded), why)
 	}
 	if err := ports.write(w); err != nil {
 		return err
+	}
+	if o.SpreadLost > 0 {
+		fmt.Fprintf(w, "\nLost between CPUs, their queues being full: %d packets\n", o.SpreadLost)
 	}
 	if leavesToKernel(o) {
 		fmt.Fprintf(w, "\n%s\n", kernelCost)

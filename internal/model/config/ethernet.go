@@ -16,6 +16,7 @@ type Ethernet struct {
 	FlowControl        *OnOff `yaml:"flow-control" json:"flow-control,omitempty" doc:"Ethernet flow control, pause frames (IEEE 802.3x), in both directions. A router that forwards at line rate is better without. Absent: unchanged." enum:"on,off"`
 	EEE                *OnOff `yaml:"eee" json:"eee,omitempty" doc:"Energy-efficient Ethernet (IEEE 802.3az). It saves up to half a watt on a port, and delays the first packets after a pause. Absent: unchanged." enum:"on,off"`
 	HashPorts          *OnOff `yaml:"hash-ports" json:"hash-ports,omitempty" doc:"The card chooses the receive queue of UDP by the ports too, not by the addresses alone (ethtool -N rx-flow-hash). Absent: unchanged." enum:"on,off"`
+	Spread             *OnOff `yaml:"spread" json:"spread,omitempty" doc:"The fast path spreads what the port receives over the CPUs that forward, by flow (XDP cpumap). For a card with fewer receive queues than CPUs; handing a packet over costs time, so it is slower while one CPU is enough. Absent: off." enum:"on,off"`
 	Speed              Rate   `yaml:"speed" json:"speed,omitempty" doc:"Speed without autonegotiation, with full duplex: the far end must be set to the same. Absent: unchanged." example:"100Mbit"`
 	Autonegotiation    *OnOff `yaml:"autonegotiation" json:"autonegotiation,omitempty" doc:"on: the ends negotiate the speed again, after it had been set. Absent: unchanged." enum:"on"`
 }
@@ -33,6 +34,9 @@ func (c *checker) ethernet(path, name string, i *Interface) {
 	}
 	if e.Speed != 0 && e.Autonegotiation.On() {
 		c.refuse(path+".autonegotiation", "the speed is set, so it is not negotiated", "speed or autonegotiation", "")
+	}
+	if e.Spread.On() && (c.cfg.FastPath.Mode == "off" || !i.FastPath.On()) {
+		c.refuse(path+".spread", "the fast path spreads the packets, and it is off for this port", "the fast path on, or no spread", "")
 	}
 	if e.Speed%1_000_000 != 0 {
 		c.refuse(path+".speed", "Ethernet has speeds in whole Mbit/s", "a speed as 100Mbit or 1Gbit", "")

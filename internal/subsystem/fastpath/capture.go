@@ -180,19 +180,19 @@ func (f *FastPath) restoreProgram() {
 		if p.link == nil || !p.current {
 			continue
 		}
-		if err := p.take(f.prog.objects.Router); err != nil {
+		if err := p.take(f.prog.onPort(p)); err != nil {
 			f.log.Error("cannot remove the capturing program from a port before the next apply", "interface", p.name, "error", err)
 			p.current = false
 		}
 	}
 }
 
-// onPorts is the program that ports should run now.
-func (f *FastPath) onPorts() *ebpf.Program {
+// onPort is the program that a port should run now. While packets are captured none are spread.
+func (f *FastPath) onPort(p *port) *ebpf.Program {
 	if f.capturing != nil {
 		return f.capturing.program
 	}
-	return f.prog.objects.Router
+	return f.prog.onPort(p)
 }
 
 // readCapture tells what the ring buffer holds until it is flushed.

@@ -22,6 +22,9 @@ type Desired struct {
 	Interfaces map[string]DesiredPort `json:"interfaces"` // by kernel name, those that the kernel alone has left out
 	Guard      guard.Settings         `json:"guard"`
 	Labels     *label.Sets            `json:"labels,omitempty"` // nil: flows are not labelled
+	Spread     []string               `json:"spread,omitempty"` // ports whose packets are spread over CPUs
+	SpreadOver []int                  `json:"spread-over,omitempty"`
+	SpreadNot  []int                  `json:"spread-not,omitempty"` // CPUs left out where SpreadOver has none
 }
 
 // DesiredPort is what one interface should do.
@@ -49,6 +52,7 @@ func Render(cfg *config.Config) (Desired, error) {
 	}
 	d.Structure, d.Auto = structure, cfg.FastPath.Structure == "auto"
 	d.Guard = guard.Render(cfg, runtime.NumCPU())
+	d.renderSpread(cfg)
 	evaluated, masters, plans := evaluates(cfg), cfg.Masters(), cfg.QueuedByPlans()
 	for name, i := range cfg.Interfaces {
 		kind := cfg.Kind(name)

@@ -50,18 +50,20 @@ type FastPath struct {
 	broken    error             // why the program can't be loaded
 	sockets   []*os.File        // sockets that hear of settings and features
 	failed    error             // of ports, since the last Apply
-	astray    error             // programs of an earlier daemon are on ports and can't be told to do nothing
-	foreign   bool              // a port that should have the program has somebody else's
-	health    *health.Book      // of what is wrong, and what was repaired
-	bypass    *bypass.Follower  // hears of what else the kernel would do to packets
-	held      map[string]string // what of it has been told, by what it holds
-	bridges   *bridges.Follower // hears of bridges
-	peers     guardPeers        // stations that the guard knows by name
-	listener  flow.Listener     // hears of flows that end; may be nil
-	conntrack func() Conntrack  // opens what is asked about connections; may be nil
-	choose    func() Chosen     // what `structure: auto` means; may be nil
-	automatic bool              // the program's structure is what that meant
-	asking    asking            // ports, whether they send
+
+	lostBefore uint64            // frames that found no room in the queue of their CPU, of programs that were replaced
+	astray     error             // programs of an earlier daemon are on ports and can't be told to do nothing
+	foreign    bool              // a port that should have the program has somebody else's
+	health     *health.Book      // of what is wrong, and what was repaired
+	bypass     *bypass.Follower  // hears of what else the kernel would do to packets
+	held       map[string]string // what of it has been told, by what it holds
+	bridges    *bridges.Follower // hears of bridges
+	peers      guardPeers        // stations that the guard knows by name
+	listener   flow.Listener     // hears of flows that end; may be nil
+	conntrack  func() Conntrack  // opens what is asked about connections; may be nil
+	choose     func() Chosen     // what `structure: auto` means; may be nil
+	automatic  bool              // the program's structure is what that meant
+	asking     asking            // ports, whether they send
 
 	load func(shape, map[string]*ebpf.Map) (*program, error) // a program that takes the place of another
 }
@@ -298,7 +300,7 @@ func (f *FastPath) rebuild(s shape) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(next.listen(f.listener, f.log), next.follow(f.conntrack, f.log)); err != nil {
+	if err := errors.Join(next.listen(f.listener, f.log), next.follow(f.conntrack, f.log), f.prepareSpread(next)); err != nil {
 		next.close()
 		return err
 	}
@@ -314,6 +316,10 @@ func (f *FastPath) rebuild(s shape) error {
 		return fmt.Errorf("resize the tables (the old ones stay in force): %w", err)
 	}
 	f.automatic = f.desired.Auto
+	old.emptySpread()
+	if old.spread != nil {
+		f.lostBefore += old.spread.lost.Lost()
+	}
 	mapped.WaitForReaders() // now no packet counts there any more
 	old.leaveFlows()
 	flags, _ := splitPair(old.control.load(controlPolicy))
@@ -334,7 +340,7 @@ func (f *FastPath) exchange(next *program) error {
 	}
 	for _, p := range f.ports {
 		if p.link != nil && p.current {
-			if err := p.take(next.objects.Router); err != nil {
+			if err := p.take(next.onPort(p)); err != nil {
 				return err
 			}
 		}
@@ -348,7 +354,7 @@ func (f *FastPath) giveBack(old *program) {
 		if p.link == nil || !p.current {
 			continue
 		}
-		if err := p.take(old.objects.Router); err != nil {
+		if err := p.take(old.onPort(p)); err != nil {
 			f.log.Error("the kernel forwards this port's packets until the next apply", "interface", p.name, "error", errors.Join(err, p.detach()))
 			delete(f.ports, ifindex)
 			f.tables.forgetPort(ifindex)
@@ -472,7 +478,7 @@ func (f *FastPath) reconcile() error {
 	if err := errors.Join(f.growBridges(), f.growVRFs()); err != nil {
 		return err
 	}
-	if err := f.putPeers(); err != nil {
+	if err := errors.Join(f.putPeers(), f.prepareSpread(f.prog)); err != nil {
 		return err
 	}
 	wanted := f.wantedPorts()
@@ -590,18 +596,26 @@ func (f *FastPath) keepPort(ifindex int, name string) error {
 	}
 	switch {
 	case p.link == nil:
-		if err := p.attach(f.onPorts(), f.desired.Mode, f.inst.BPFDir); err != nil {
+		p.spread = f.spreads(p)
+		if err := p.attach(f.onPort(p), f.desired.Mode, f.inst.BPFDir); err != nil {
 			delete(f.ports, ifindex)
 			return err
 		}
 		f.tables.attached[ifindex] = true
 		f.log.Info("fast path on", "interface", name, "generic", p.generic)
 	case !p.current:
-		if err := p.take(f.onPorts()); err != nil {
+		p.spread = f.spreads(p)
+		if err := p.take(f.onPort(p)); err != nil {
 			return err
 		}
 		p.unsummed = p.sums()
 		f.log.Info("fast path adopted", "interface", name, "generic", p.generic)
+	case p.spread != f.spreads(p):
+		p.spread = !p.spread
+		if err := p.take(f.onPort(p)); err != nil {
+			return err
+		}
+		f.log.Info("packets are spread over CPUs", "interface", name, "on", p.spread)
 	}
 	return nil
 }

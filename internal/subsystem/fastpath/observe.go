@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"time"
 
@@ -33,6 +34,7 @@ type Observed struct {
 	Neighbours int               `json:"neighbours"` // with an adjacency
 	Updates    ObservedUpdates   `json:"updates"`
 	Firewall   *ObservedFirewall `json:"firewall,omitempty"` // nil without one
+	SpreadLost uint64            `json:"spread_lost"`        // packets that found no room in the queue of the CPU that they were spread to
 	Traffic    []ObservedTraffic `json:"traffic"`
 	Reasons    []ObservedReason  `json:"reasons"`
 	Guard      []guard.Observed  `json:"guard"` // what went up to the kernel, by class
@@ -42,12 +44,13 @@ type Observed struct {
 type ObservedPort struct {
 	Name      string `json:"name"`
 	Index     int    `json:"ifindex"`
-	Mode      string `json:"mode"`          // native, generic, off
-	Why       string `json:"why,omitempty"` // why it is off, or can't send
-	Transmits bool   `json:"transmits"`     // packets may leave by it
-	Program   uint32 `json:"program"`       // id
-	Received  uint64 `json:"rx_packets"`    // all that arrived by the interface; filled by who shows it
-	Forwarded uint64 `json:"forwarded"`     // of them, those that the fast path forwarded
+	Mode      string `json:"mode"`             // native, generic, off
+	Why       string `json:"why,omitempty"`    // why it is off, or can't send
+	Transmits bool   `json:"transmits"`        // packets may leave by it
+	Program   uint32 `json:"program"`          // id
+	Spread    []int  `json:"spread,omitempty"` // CPUs that its packets are spread over
+	Received  uint64 `json:"rx_packets"`       // all that arrived by the interface; filled by who shows it
+	Forwarded uint64 `json:"forwarded"`        // of them, those that the fast path forwarded
 }
 
 // ObservedTable is the routing table of one family.
@@ -125,7 +128,7 @@ func (f *FastPath) Observe(context.Context) (Observed, error) {
 	}
 	t := f.tables
 	o.Ready, o.Adopted = t.complete, f.adopted
-	o.Ports = f.observePorts()
+	o.Ports, o.SpreadLost = f.observePorts(), f.spreadLost()
 	o.Tables, o.Held = f.observeTables(), f.observeHeld()
 	o.NextHops, o.Neighbours = len(t.hops.bySpec), len(t.adjs.all)
 	for _, h := range t.hops.byIndex {
@@ -166,6 +169,9 @@ func (f *FastPath) observePorts() []ObservedPort {
 			}
 		} else if i, err := p.link.Info(); err == nil {
 			one.Program = uint32(i.Program)
+		}
+		if p.spread && f.prog.spread != nil {
+			one.Spread = slices.Clone(f.prog.spread.cpus)
 		}
 		if l := f.tables.links[p.ifindex]; one.Name == "" && l != nil {
 			one.Name = l.Name

@@ -32,6 +32,7 @@ func (f *FastPath) Plan(_ context.Context, d Desired) ([]plan.Change, error) {
 	if f.offByHand() && d.Mode != "off" {
 		changes = append(changes, plan.Change{Subsystem: subsystem, Action: plan.Modify, Object: "all ports", From: "taken off by hand", To: string(d.Mode)})
 	}
+	changes = append(changes, f.spreadChanges(d)...)
 	for _, name := range both(before, d) {
 		was, is := before.Interfaces[name], d.Interfaces[name]
 		object := "fast path on " + name

@@ -32,6 +32,7 @@ type port struct {
 	pin      string    // where the link is pinned
 	current  bool      // the link runs this daemon's program, not that of an earlier one
 	generic  bool
+	spread   bool   // its packets are handed to CPUs by flow
 	why      string // for show fast-path
 	features features
 	unsummed bool     // senders may leave checksums to hardware

@@ -77,6 +77,7 @@ type program struct {
 	limits      label.Limits // of flows by label
 	ended       *ended       // nil when nobody listens
 
+	spread   *spreader     // nil while no port spreads its packets
 	enter    *ebpf.Program // makes flows for user space; nil where the program has none
 	followed *followed     // nil when nobody asks conntrack
 }
@@ -157,8 +158,15 @@ func (s shape) spec() (*ebpf.CollectionSpec, error) {
 			return nil, fmt.Errorf("setting %s in the fast path's program: %w", build, err)
 		}
 	}
+	possible, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, fmt.Errorf("counting CPUs: %w", err)
+	}
+	spec.Maps[routerMapSpreadCpus].MaxEntries = uint32(possible)
 	if s.jumbo {
-		spec.Programs["router"].Flags |= unix.BPF_F_XDP_HAS_FRAGS
+		for _, one := range spec.Programs {
+			one.Flags |= unix.BPF_F_XDP_HAS_FRAGS
+		}
 	}
 	for _, entries := range []map[string]uint32{s.firewall.entries(), s.bridgeEntries(), s.sessionEntries(), s.bondEntries()} {
 		for name, entries := range entries {
@@ -316,6 +324,7 @@ func (p *program) close() {
 	if p.enter != nil {
 		p.enter.Close()
 	}
+	p.spread.close()
 	p.objects.Close()
 }
 

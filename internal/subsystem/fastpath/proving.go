@@ -100,6 +100,9 @@ func (f *FastPath) receivers() (list []int) {
 	if err != nil {
 		return nil
 	}
+	if len(f.desired.Spread) > 0 {
+		list = f.desired.spreadOver(online)
+	}
 	for _, p := range f.ports {
 		for _, name := range p.devices {
 			i, err := net.InterfaceByName(name)

@@ -67,7 +67,7 @@ func strayOf(id ebpf.ProgramID) (*stray, error) {
 		return nil, err
 	}
 	info, err := p.Info()
-	if err != nil || info.Name != "router" {
+	if err != nil || info.Name != "router" && info.Name != "router_spread" {
 		p.Close()
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func strayOf(id ebpf.ProgramID) (*stray, error) {
 			m.Close()
 		}
 	}
-	control, ours := tables[routerMapControl], tables[routerMapNexthops] != nil && tables[routerMapAdjacencies] != nil
+	control, ours := tables[routerMapControl], tables[routerMapNexthops] != nil && tables[routerMapAdjacencies] != nil || tables[routerMapSpreadOrder] != nil
 	for name, m := range tables {
 		if name != routerMapControl || !ours {
 			m.Close()
@@ -170,7 +170,11 @@ func (f *FastPath) owns(id ebpf.ProgramID) bool {
 	if f.prog == nil {
 		return false
 	}
-	for _, p := range []*ebpf.Program{f.prog.objects.Router, f.onPorts()} {
+	own := []*ebpf.Program{f.prog.objects.Router, f.prog.objects.RouterSpread}
+	if f.capturing != nil {
+		own = append(own, f.capturing.program)
+	}
+	for _, p := range own {
 		if i, err := p.Info(); err == nil {
 			if own, ok := i.ID(); ok && own == id {
 				return true

@@ -82,9 +82,9 @@ func (f *FastPath) look() {
 	if f.offByHand() {
 		return // since then
 	}
-	again, own := f.foreign, programID(f.onPorts())
+	again := f.foreign
 	for _, p := range f.ports {
-		again = f.lookAt(p, own) || again
+		again = f.lookAt(p, programID(f.onPort(p))) || again
 	}
 	if again {
 		f.reconcileLogged()
@@ -111,7 +111,7 @@ func (f *FastPath) lookAt(p *port, own ebpf.ProgramID) (again bool) {
 		f.forget(p)
 		return true
 	case i.Program != own:
-		if err := p.take(f.onPorts()); err != nil {
+		if err := p.take(f.onPort(p)); err != nil {
 			f.log.Error("cannot replace another XDP program on a port", "interface", p.name, "error", err)
 			f.forget(p)
 			return true

@@ -60,7 +60,11 @@ func (b *bench) whole() bool {
 		i, _ := opened.Info()
 		opened.Close()
 		var own ebpf.ProgramID
-		b.fast.locked(func() { own = programID(b.fast.onPorts()) })
+		b.fast.locked(func() {
+			if p := b.fast.ports[l.Attrs().Index]; p != nil {
+				own = programID(b.fast.onPort(p))
+			}
+		})
 		if err != nil || on != l.Attrs().Index || i == nil || i.Program != own || b.xdpProgram(l) != uint32(own) {
 			return false
 		}

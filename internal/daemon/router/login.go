@@ -11,6 +11,7 @@ import (
 	"minne/internal/model/config"
 	"minne/internal/subsystem/firewall"
 	"minne/internal/subsystem/flows"
+	"minne/internal/subsystem/kernel"
 	"minne/internal/subsystem/services/login"
 )
 
@@ -57,6 +58,17 @@ func (a admission) Refeed(set string, all map[netip.Addr]config.MAC) error {
 
 func (a admission) ChangeFed(set string, put map[netip.Addr]config.MAC, del []netip.Addr) error {
 	return a.f.ChangeFed(set, put, del)
+}
+
+// planning is the plans of subscribers as the login service sees them.
+type planning struct{ k *kernel.Kernel }
+
+func (p planning) Join(ctx context.Context, users []login.Subscriber) (int, error) {
+	list := make([]kernel.Joined, 0, len(users))
+	for _, u := range users {
+		list = append(list, kernel.Joined{Name: u.Name, Plan: "login " + u.Login, Down: u.Rate.Down, Up: u.Rate.Up, MACs: u.MACs, Interface: u.Interface})
+	}
+	return p.k.Join(ctx, list)
 }
 
 // metering is the connections' meter as the login service sees it.

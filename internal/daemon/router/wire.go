@@ -79,7 +79,7 @@ func newParts(inst instance.Instance, log *slog.Logger, voice voice) parts {
 			Lines: voice.lines, Alarms: faults.Follow, Figures: voice.figures}, kern, faults, lines),
 		uplinks: lines,
 	}
-	find[*login.Login](p.services).UseFirewall(admission{filter}, metering{book.Meter()})
+	find[*login.Login](p.services).UseFirewall(admission{filter}, metering{book.Meter()}, planning{kern})
 	p.flowLog = newFlowLog(filepath.Join(live, "flow-log"), flows.NewRecorder(book, fast, log.With("task", "flow-records")), faults, log.With("task", "flow-log"))
 	clock.Add(p.flowLog.tidy)
 	p.reassert = newReassert(log, p.watcher, kern, p.health, p.tick)

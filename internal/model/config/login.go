@@ -30,9 +30,21 @@ type Login struct {
 	Time       Duration     `yaml:"time" json:"time,omitempty" doc:"How long a session of a user lasts, 1 minute to 365 days. A voucher has a time of its own. Absent: until logout."`
 	Idle       Duration     `yaml:"idle" json:"idle,omitempty" doc:"Without traffic for this time, a session ends. 1 minute to 24 hours." default:"30m"`
 	Quota      string       `yaml:"quota" json:"quota,omitempty" doc:"What a user may send and receive together in a calendar month, with all devices, as 100GB/month. A voucher has bytes of its own. Absent: any number." example:"100GB/month"`
+	Rate       *LoginRate   `yaml:"rate" json:"rate,omitempty" doc:"Speed of each user, for all devices together. A RADIUS server may give another one. The kernel forwards all packets of the login's interfaces then, because the fast path has no queues. Absent: no bound, whatever RADIUS says."`
 	Devices    int          `yaml:"devices" json:"devices,omitempty" doc:"Devices that one user may have logged in at the same time. A voucher has a number of its own." default:"3" min:"1" max:"100"`
 	Attempts   int          `yaml:"attempts" json:"attempts,omitempty" doc:"Failed logins of a host within a minute, or of an account, after which it has to wait." default:"3" min:"1" max:"100"`
 	Lockout    Duration     `yaml:"lockout" json:"lockout,omitempty" doc:"How long it has to wait. 1 minute to 24 hours." default:"15m"`
+}
+
+// LoginRate is the speed of a user.
+type LoginRate struct {
+	Down Rate `yaml:"down" json:"down" doc:"Speed to the user, in bits of Ethernet frames a second." required:"true" example:"50Mbit"`
+	Up   Rate `yaml:"up" json:"up" doc:"Speed from the user." required:"true" example:"20Mbit"`
+}
+
+// In says whether a speed is one that the router can give.
+func (r LoginRate) In() bool {
+	return min(r.Down, r.Up) >= leastShaped && max(r.Down, r.Up) <= mostShaped
 }
 
 // LoginRADIUS is who is asked about users (RFC 2865), and told of sessions (RFC 2866).
@@ -130,6 +142,21 @@ func (l *Login) check(c *checker, path string) {
 	}
 	if l.Quota != "" && l.QuotaBytes() == 0 {
 		c.refuse(path+".quota", fmt.Sprintf("%q is no quota", abridge(l.Quota)), "a number of MB, GB or TB in a month, as 100GB/month", "")
+	}
+	if l.Rate != nil {
+		for _, rate := range []struct {
+			key string
+			to  Rate
+		}{{"down", l.Rate.Down}, {"up", l.Rate.Up}} {
+			if rate.to < leastShaped || rate.to > mostShaped {
+				c.refuse(path+".rate."+rate.key, fmt.Sprintf("%s is no speed of a user", rate.to), fmt.Sprintf("%s to %s", leastShaped, mostShaped), "")
+			}
+		}
+		for _, name := range l.Interfaces {
+			if c.cfg.Interfaces[name] != nil && !c.cfg.Interfaces[name].Subscribers.On() {
+				c.queues(path+".rate", name, "the rate")
+			}
+		}
 	}
 	c.seconds(path+".idle", l.Idle, 60, 24*3600)
 	c.seconds(path+".lockout", l.Lockout, 60, 24*3600)

@@ -105,7 +105,7 @@ func (c *checker) queues(path, name, what string) {
 		c.refuse(path, fmt.Sprintf("%s is shaped too, so packets would wait twice", name), "shape at the line to the Internet, plans at the interfaces to the subscribers", "")
 	}
 	for _, p := range kind.Parents {
-		if below := c.cfg.Interfaces[p.Name]; below != nil && below.Subscribers.On() {
+		if below := c.cfg.Interfaces[p.Name]; below != nil && c.cfg.SortsSubscribers(p.Name) {
 			c.refuse(path, fmt.Sprintf("%s below sorts by subscribers too, so packets would wait twice", p.Name), "one of them", "")
 		}
 	}
@@ -166,7 +166,7 @@ func (c *checker) subscriberPlace(path, name string, s *Subscriber, sorting bool
 	case s.Interface != "" && i == nil: // said already
 	case s.Whole() && s.Interface == "":
 		c.refuse(path, "nothing says which packets are the subscriber's", "addresses, mac or interface", "")
-	case s.Whole() && i.Subscribers.On():
+	case s.Whole() && c.cfg.SortsSubscribers(s.Interface):
 		c.refuse(path+".interface", fmt.Sprintf("%s has subscribers: on, so it is shared", s.Interface), "addresses or mac, or an interface of this subscriber alone", "")
 	case s.Whole():
 		if other := wholes[s.Interface]; other != "" {
@@ -181,11 +181,17 @@ func (c *checker) subscriberPlace(path, name string, s *Subscriber, sorting bool
 	}
 }
 
+// SortsSubscribers says whether the packets of an interface are sorted by subscribers, or by users who have logged in.
+func (cfg *Config) SortsSubscribers(name string) bool {
+	i, l := cfg.Interfaces[name], cfg.Services.Login[cfg.LoginOf(name)]
+	return i != nil && i.Subscribers.On() || l != nil && l.Rate != nil
+}
+
 // QueuedByPlans are the interfaces at which what passes waits by the plans of subscribers.
 func (cfg *Config) QueuedByPlans() map[string]bool {
 	all := map[string]bool{}
-	for name, i := range cfg.Interfaces {
-		if i.Subscribers.On() {
+	for name := range cfg.Interfaces {
+		if cfg.SortsSubscribers(name) {
 			all[name] = true
 		}
 	}

@@ -49,7 +49,8 @@ type Kernel struct {
 	seen      seen       // of the last look, see reassert.go
 	cursor    int        // of Drifted
 
-	learned  map[string]Learned // by provider, see learned.go
+	learned  map[string]Learned  // by provider, see learned.go
+	joined   []DesiredSubscriber // see joined.go
 	former   *former
 	refusals map[refusal]string // rules that cards do not take, and why
 	sorting  sorting

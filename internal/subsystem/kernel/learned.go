@@ -63,6 +63,7 @@ func (k *Kernel) Learn(ctx context.Context, provider string, l *Learned) error {
 // withLearned adds what was learned to what is desired. What the operator wrote goes before. The
 // caller holds mu.
 func (k *Kernel) withLearned(d Desired) Desired {
+	d = k.withJoined(d)
 	if len(k.learned) == 0 {
 		return d
 	}

@@ -73,7 +73,7 @@ func plantTrees(cfg *config.Config, interfaces []DesiredInterface) {
 	}
 	for n := range interfaces {
 		i := &interfaces[n]
-		if whole := wholes[i.Name]; whole != "" || cfg.Interfaces[i.Name].Subscribers.On() {
+		if whole := wholes[i.Name]; whole != "" || cfg.SortsSubscribers(i.Name) {
 			i.Tree = &DesiredTree{Whole: whole}
 		}
 	}

@@ -39,7 +39,7 @@ func (k *Kernel) Subscribers(ctx context.Context) ([]SubscriberState, error) {
 	var whose []DesiredSubscriber
 	if k.last != nil {
 		wanted = slices.DeleteFunc(slices.Clone(k.last.Interfaces), func(i DesiredInterface) bool { return i.Tree == nil })
-		whose = k.last.Subscribers
+		whose = k.withJoined(*k.last).Subscribers
 	}
 	numbers := map[string]uint16{}
 	if k.sorting.program != nil {

@@ -153,11 +153,14 @@ type Login struct {
 	radius   *asker
 	unsaved  map[hostID]bool // sessions whose counters are newer than those in the store
 
+	plans    Subscribers
+	unjoined error              // why users don't have their speed
 	attempts map[string]attempt // to get certificates, by login
 	proofs   acme.Proofs
 
 	gardenWoken  chan struct{}
 	certifyWoken chan struct{}
+	ratesWoken   chan struct{}
 }
 
 // hostID is a host of a login.
@@ -182,7 +185,7 @@ func New(h service.Host) *Login {
 		log: h.Log.With("service", "login"), runDir: h.RunDir, ready: make(chan struct{}),
 		settings: Desired{}, of: map[string]string{}, sessions: map[hostID]*Session{}, owners: map[string]map[netip.Addr]config.MAC{},
 		vouchers: map[string]*Voucher{}, accounts: map[string]*Account{}, blocked: map[config.MAC]Block{}, tries: map[string]*tries{}, clock: time.Now, unsaved: map[hostID]bool{},
-		gardenWoken: make(chan struct{}, 1), certifyWoken: make(chan struct{}, 1), attempts: map[string]attempt{},
+		gardenWoken: make(chan struct{}, 1), certifyWoken: make(chan struct{}, 1), ratesWoken: make(chan struct{}, 1), attempts: map[string]attempt{},
 	}
 	fill(l.key[:])
 	l.hosts = newHosts()
@@ -193,11 +196,17 @@ func New(h service.Host) *Login {
 	return l
 }
 
-// UseFirewall connects the service with the firewall and the meter, and tells who is admitted. It is called once, before the first commit.
-func (l *Login) UseFirewall(f Firewall, m Meter) {
+// UseFirewall connects the service with the firewall, the meter and the plans, and tells who is admitted, and with which speed. It is
+// called once, before the first commit.
+func (l *Login) UseFirewall(f Firewall, m Meter, p Subscribers) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.fire, l.meter = f, m
+	l.fire, l.meter, l.plans = f, m, p
+	if list := l.subscribers(); len(list) > 0 {
+		if _, err := p.Join(context.Background(), list); err != nil {
+			l.unjoined = err
+		}
+	}
 	for login, owners := range l.owners {
 		f.Feed(config.LoginSet(login), owners)
 		for a := range owners {
@@ -250,6 +259,7 @@ func (l *Login) Apply(ctx context.Context, d Desired) error {
 	l.hosts.follow(slices.Sorted(maps.Keys(l.of)))
 	err := l.pages.Apply(ctx, d.pages())
 	l.wakeGarden()
+	l.wakeRates()
 	select {
 	case l.certifyWoken <- struct{}{}:
 	default:
@@ -276,6 +286,9 @@ func (l *Login) down() (list []string) {
 	defer l.mu.Unlock()
 	if l.broken != nil {
 		list = append(list, l.broken.Error())
+	}
+	if l.unjoined != nil {
+		list = append(list, "login: users don't have their speed: "+l.unjoined.Error())
 	}
 	list = append(list, append(l.expired(), l.uncertified()...)...)
 	return append(list, l.radius.down()...)

@@ -20,6 +20,8 @@ import (
 	"layeh.com/radius/rfc2865"
 	"layeh.com/radius/rfc2866"
 	"layeh.com/radius/rfc2869"
+	"layeh.com/radius/vendors/mikrotik"
+	"layeh.com/radius/vendors/wispr"
 
 	"minne/internal/model/config"
 	"minne/internal/subsystem/services/service"
@@ -31,6 +33,7 @@ type box struct {
 	now      time.Time
 	admitted map[netip.Addr]config.MAC
 	sums     map[netip.Addr]Traffic
+	joined   []Subscriber
 }
 
 func (b *box) Feed(_ string, all map[netip.Addr]config.MAC)   { b.admitted = all }
@@ -43,6 +46,11 @@ func (b *box) ChangeFed(_ string, put map[netip.Addr]config.MAC, del []netip.Add
 		b.admitted[a] = m
 	}
 	return nil
+}
+
+func (b *box) Join(_ context.Context, list []Subscriber) (int, error) {
+	b.joined = list
+	return 0, nil
 }
 
 type meter struct{ b *box }
@@ -60,7 +68,7 @@ func newBox(t *testing.T, dir string, l config.Login) *box {
 		t.Fatal(b.broken)
 	}
 	b.clock = func() time.Time { return b.now }
-	b.UseFirewall(b, meter{b})
+	b.UseFirewall(b, meter{b}, b)
 	b.settings = Desired{"net": {Login: l, Secret: "campus"}}
 	b.of = map[string]string{"lan": "net"}
 	b.hosts.ifaces = []string{"lan"}
@@ -205,6 +213,43 @@ func TestQuota(t *testing.T) {
 	}
 }
 
+// The devices of a user share one speed, and keep it over a restart; other users have their own, by names that fit.
+func TestRate(t *testing.T) {
+	dir := t.TempDir()
+	l := config.Login{Interfaces: []string{"lan"}, Rate: &config.LoginRate{Down: 2e6, Up: 1e6}}
+	b := newBox(t, dir, l)
+	long := strings.Repeat("x", longestUse)
+	for mac, user := range []string{"ada", "ada", "bob", long, long + "y"} {
+		s := b.session(byte(mac + 1))
+		s.User, s.Kind = user, "local"
+		if err := b.begin(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	was := b.subscribers()
+	names := map[string]int{}
+	for _, s := range was {
+		names[s.Name] = len(s.MACs)
+		if len(s.Name) > config.LongestSubscriber || s.Rate != *l.Rate || s.Interface != "lan" {
+			t.Errorf("%+v", s)
+		}
+	}
+	if len(was) != 4 || len(names) != 4 || len(was[0].MACs) != 2 || !strings.HasPrefix(was[0].Name, "net/ada~") {
+		t.Errorf("%+v", was)
+	}
+	b.store.Close()
+	if b = newBox(t, dir, l); len(b.joined) != 4 || b.joined[0].Name != was[0].Name || b.joined[0].Rate != *l.Rate {
+		t.Errorf("before the first commit of a new daemon: %+v", b.joined)
+	}
+	b.mu.Lock()
+	l.Rate = nil
+	b.settings["net"] = Settings{Login: l}
+	if list := b.subscribers(); len(list) != 0 {
+		t.Errorf("without a rate: %+v", list)
+	}
+	b.mu.Unlock()
+}
+
 // A host that is admitted gets its other addresses, and no address of somebody else.
 func TestAddresses(t *testing.T) {
 	b := newBox(t, t.TempDir(), config.Login{Interfaces: []string{"lan"}})
@@ -298,6 +343,7 @@ func (c *campus) ServeRADIUS(w radius.ResponseWriter, r *radius.Request) {
 	answer := r.Response(code)
 	_ = rfc2865.SessionTimeout_Set(answer, 600)
 	_ = rfc2865.Class_SetString(answer, "staff")
+	_ = wispr.WISPrBandwidthMaxDown_Set(answer, 8_000_000)
 	if !c.forge {
 		signedAnswer := *answer
 		signedAnswer.Authenticator = r.Authenticator
@@ -340,7 +386,7 @@ func TestRADIUS(t *testing.T) {
 		go s.Serve(conn)
 	}
 	on := config.OnOff(true)
-	l := config.Login{Interfaces: []string{"lan"}, Users: []string{"radius"}, RADIUS: &config.LoginRADIUS{Servers: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Port: port, Method: "pap", Accounting: &on, Changes: &on}}
+	l := config.Login{Interfaces: []string{"lan"}, Users: []string{"radius"}, Rate: &config.LoginRate{Down: 2e6, Up: 1e6}, RADIUS: &config.LoginRADIUS{Servers: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Port: port, Method: "pap", Accounting: &on, Changes: &on}}
 	b := newBox(t, t.TempDir(), l)
 	settings := b.settings["net"]
 	for _, method := range []string{"pap", "chap"} {
@@ -380,6 +426,9 @@ func TestRADIUS(t *testing.T) {
 	if err := b.begin(s); err != nil {
 		t.Fatal(err)
 	}
+	if list := b.subscribers(); len(list) != 1 || list[0].Rate != (config.LoginRate{Down: 8e6, Up: 1e6}) {
+		t.Errorf("a speed by RADIUS: %+v", list)
+	}
 	b.mu.Unlock()
 
 	ask := func(q *radius.Packet) radius.Code {
@@ -393,6 +442,13 @@ func TestRADIUS(t *testing.T) {
 	if code := ask(coa); code != radius.CodeCoAACK || !s.Until.Equal(b.now.Add(time.Minute)) {
 		t.Errorf("CoA: %v, until %v", code, s.Until)
 	}
+	_ = mikrotik.MikrotikRateLimit_SetString(coa, "3M/500k 6M/1M")
+	ask(coa)
+	b.mu.Lock()
+	if list := b.subscribers(); list[0].Rate != (config.LoginRate{Down: 5e5, Up: 3e6}) {
+		t.Errorf("a speed by CoA: %+v", list)
+	}
+	b.mu.Unlock()
 	other := radius.New(radius.CodeDisconnectRequest, []byte("campus"))
 	if code := ask(other); code != radius.CodeDisconnectNAK {
 		t.Errorf("a request that names nobody: %v", code)

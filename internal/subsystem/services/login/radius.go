@@ -99,6 +99,10 @@ func (r *asker) ask(ctx context.Context, s Settings, session *Session, user, pas
 	if t := rfc2869.AcctInterimInterval_Get(answer); t >= 60 {
 		session.Interim = Span(time.Duration(t) * time.Second)
 	}
+	if rate := s.Login.Rate; rate != nil {
+		session.Rate = *rate // what the server does not say
+		session.takeRate(answer)
+	}
 	session.Class, _ = rfc2865.Class_Gets(answer)
 	return nil
 }
@@ -479,9 +483,11 @@ func (r *asker) change(w radius.ResponseWriter, q *radius.Request) {
 		if t, err := rfc2865.IdleTimeout_Lookup(q.Packet); err == nil {
 			s.Idle = Span(time.Duration(t) * time.Second)
 		}
+		s.takeRate(q.Packet)
 		l.unsaved[id] = true
 	}
 	l.mu.Unlock()
+	l.wakeRates()
 	if answer == yes {
 		l.flush()
 	}

@@ -16,22 +16,24 @@ import (
 
 // Session is a host that is admitted.
 type Session struct {
-	Login     string       `json:"login"`
-	MAC       config.MAC   `json:"mac"`
-	Addresses []netip.Addr `json:"addresses"`
-	User      string       `json:"user"`              // of a voucher "voucher" and the beginning of its code
-	Kind      string       `json:"kind"`              // local, voucher, radius, mac (by RADIUS), operator
-	Voucher   string       `json:"voucher,omitempty"` // its digest
-	ID        string       `json:"id"`                // of the session, in accounting
-	Began     time.Time    `json:"began"`
-	Until     time.Time    `json:"until,omitzero"` // zero: for ever
-	Bytes     uint64       `json:"bytes,omitempty"`
-	Idle      Span         `json:"idle"`   // without traffic for so long, it ends
-	Active    time.Time    `json:"active"` // when there was traffic at last
-	Traffic   Traffic      `json:"traffic"`
-	Booked    Traffic      `json:"booked,omitzero"`   // of Traffic, what is in the books
-	Interim   Span         `json:"interim,omitempty"` // of accounting, when a server asks for its own
-	Class     [][]byte     `json:"class,omitempty"`   // of the RADIUS server, sent back in accounting
+	Login     string           `json:"login"`
+	MAC       config.MAC       `json:"mac"`
+	Addresses []netip.Addr     `json:"addresses"`
+	User      string           `json:"user"`              // of a voucher "voucher" and the beginning of its code
+	Kind      string           `json:"kind"`              // local, voucher, radius, mac (by RADIUS), operator
+	Voucher   string           `json:"voucher,omitempty"` // its digest
+	ID        string           `json:"id"`                // of the session, in accounting
+	Began     time.Time        `json:"began"`
+	Until     time.Time        `json:"until,omitzero"` // zero: for ever
+	Bytes     uint64           `json:"bytes,omitempty"`
+	Idle      Span             `json:"idle"`   // without traffic for so long, it ends
+	Active    time.Time        `json:"active"` // when there was traffic at last
+	Traffic   Traffic          `json:"traffic"`
+	Booked    Traffic          `json:"booked,omitzero"`   // of Traffic, what is in the books
+	Interim   Span             `json:"interim,omitempty"` // of accounting, when a server asks for its own
+	Rate      config.LoginRate `json:"rate,omitzero"`
+	Given     bool             `json:"rate_given,omitempty"` // the rate, by a RADIUS server
+	Class     [][]byte         `json:"class,omitempty"`      // of the RADIUS server, sent back in accounting
 
 	before Traffic                // by daemons before this one, and of addresses that are no more
 	read   map[netip.Addr]Traffic // what the meter said last
@@ -117,6 +119,9 @@ func (l *Login) begin(s *Session, also ...store.Change) error {
 		l.end(id, "logged in anew")
 	}
 	s.Began, s.Active, s.ID, s.read = now, now, token(8), map[netip.Addr]Traffic{}
+	if rate, ok := l.rateOf(s); ok {
+		s.Rate = rate
+	}
 	put := map[netip.Addr]config.MAC{}
 	for _, a := range l.hosts.of(s.MAC, l.interfaces(s.Login)) {
 		if l.mayHave(s, a) {
@@ -142,6 +147,7 @@ func (l *Login) begin(s *Session, also ...store.Change) error {
 		return err
 	}
 	l.radius.begins(s)
+	l.wakeRates()
 	return nil
 }
 
@@ -221,6 +227,7 @@ func (l *Login) end(id hostID, why string) {
 	l.log.Info("logged out", "login", s.Login, "user", s.User, "mac", s.MAC, "why", why, "sent", s.Traffic.Sent, "received", s.Traffic.Received,
 		"after", l.clock().Sub(s.Began).Round(time.Second))
 	l.radius.ends(s, why)
+	l.wakeRates()
 }
 
 // devices counts the sessions of a user, without that of a host. The caller holds mu.

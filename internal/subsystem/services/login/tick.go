@@ -45,6 +45,7 @@ func (l *Login) Run(ctx context.Context) error {
 	running.Go(func() { l.followNames(ctx) })
 	running.Go(func() { l.probing(ctx) })
 	running.Go(func() { l.certify(ctx) })
+	running.Go(func() { l.joining(ctx) })
 	running.Go(func() { l.radius.run(ctx) })
 	close(l.ready)
 	pages := make(chan error, 1)

@@ -22,6 +22,9 @@ type Store struct {
 	path string
 }
 
+// together is how long a change waits for others, to be written with them.
+const together = 2 * time.Millisecond
+
 // patience is how long another process may have the file open.
 const patience = 5 * time.Second
 
@@ -45,6 +48,7 @@ func Open(path string) (s *Store, aside string, err error) {
 	if err != nil {
 		return nil, aside, fmt.Errorf("open store %s: %w", path, err)
 	}
+	db.MaxBatchDelay = together
 	return &Store{db: db, path: path}, aside, nil
 }
 

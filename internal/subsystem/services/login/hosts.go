@@ -25,17 +25,23 @@ type neighbour struct {
 	address netip.Addr
 }
 
+// entry is what the kernel knows of one.
+type entry struct {
+	mac   config.MAC
+	state int // NUD_PROBE, NUD_PERMANENT, or any other in which it is valid
+}
+
 // hosts are the neighbours of the interfaces that are followed.
 type hosts struct {
 	mu     sync.Mutex
-	macs   map[neighbour]config.MAC
+	macs   map[neighbour]entry
 	by     map[config.MAC]map[neighbour]bool
 	ifaces []string
 	woken  chan struct{} // the list is to be read anew
 }
 
 func newHosts() *hosts {
-	return &hosts{macs: map[neighbour]config.MAC{}, by: map[config.MAC]map[neighbour]bool{}, woken: make(chan struct{}, 1)}
+	return &hosts{macs: map[neighbour]entry{}, by: map[config.MAC]map[neighbour]bool{}, woken: make(chan struct{}, 1)}
 }
 
 // follow says of which interfaces neighbours count.
@@ -55,27 +61,28 @@ func (h *hosts) again() {
 }
 
 // set notes a neighbour; without a MAC address it is gone.
-func (h *hosts) set(n neighbour, mac config.MAC) (news bool) {
+func (h *hosts) set(n neighbour, mac config.MAC, state int) (news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !slices.Contains(h.ifaces, n.iface) {
 		return false
 	}
 	old, had := h.macs[n]
-	if had && old == mac {
+	if had && old.mac == mac {
+		h.macs[n] = entry{mac, state}
 		return false
 	}
 	if had {
-		delete(h.by[old], n)
-		if len(h.by[old]) == 0 {
-			delete(h.by, old)
+		delete(h.by[old.mac], n)
+		if len(h.by[old.mac]) == 0 {
+			delete(h.by, old.mac)
 		}
 		delete(h.macs, n)
 	}
 	if mac.IsZero() {
 		return false
 	}
-	h.macs[n] = mac
+	h.macs[n] = entry{mac, state}
 	if h.by[mac] == nil {
 		h.by[mac] = map[neighbour]bool{}
 	}
@@ -103,7 +110,7 @@ func (h *hosts) mac(iface string, a netip.Addr) (config.MAC, bool) {
 		m, ok := h.macs[neighbour{iface, a}]
 		h.mu.Unlock()
 		if ok {
-			return m, true
+			return m.mac, true
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -131,7 +138,7 @@ func (h *hosts) watch(ctx context.Context, tell func(iface string, a netip.Addr,
 		} else if !gone && n.State != netlink.NUD_FAILED {
 			return // being asked for
 		}
-		if a = a.Unmap(); h.set(neighbour{name, a}, mac) {
+		if a = a.Unmap(); h.set(neighbour{name, a}, mac, n.State) {
 			tell(name, a, mac)
 		}
 	}

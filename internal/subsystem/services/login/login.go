@@ -246,15 +246,13 @@ func (l *Login) Apply(ctx context.Context, d Desired) error {
 			l.of[i] = name
 		}
 	}
-	var over []hostID
+	var over []ending
 	for id := range l.sessions {
 		if _, stays := d[id.login]; !stays {
-			over = append(over, id)
+			over = append(over, ending{id, "the login is no longer configured"})
 		}
 	}
-	for _, id := range over {
-		l.end(id, "the login is no longer configured")
-	}
+	l.endAll(over)
 	l.mu.Unlock()
 	l.hosts.follow(slices.Sorted(maps.Keys(l.of)))
 	err := l.pages.Apply(ctx, d.pages())

@@ -60,7 +60,7 @@ func (meter) Forget(netip.Addr)                                      {}
 func (m meter) Read(context.Context) (map[netip.Addr]Traffic, error) { return m.b.sums, nil }
 
 // newBox is one with the store of a directory.
-func newBox(t *testing.T, dir string, l config.Login) *box {
+func newBox(t testing.TB, dir string, l config.Login) *box {
 	t.Helper()
 	b := &box{Login: New(service.Host{RunDir: dir, StateDir: dir, Config: filepath.Join(dir, "minne.yaml"), Log: slog.New(slog.DiscardHandler)}),
 		now: time.Unix(1_700_000_000, 0), admitted: map[netip.Addr]config.MAC{}, sums: map[netip.Addr]Traffic{}}
@@ -73,6 +73,19 @@ func newBox(t *testing.T, dir string, l config.Login) *box {
 	b.of = map[string]string{"lan": "net"}
 	b.hosts.ifaces = []string{"lan"}
 	return b
+}
+
+// enter and use begin sessions as the portal does.
+func (b *box) enter(s *Session) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.begin(s)
+}
+
+func (b *box) use(s *Session, code string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.byVoucher(s, code)
 }
 
 func (b *box) session(mac byte) *Session {
@@ -90,15 +103,15 @@ func TestVoucher(t *testing.T) {
 	}
 	code := made.Vouchers[0].Code
 	for mac := byte(1); mac <= 2; mac++ {
-		if err := b.byVoucher(b.session(mac), strings.ToLower(code)); err != nil {
+		if err := b.use(b.session(mac), strings.ToLower(code)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var words refusal
-	if err := b.byVoucher(b.session(3), code); !errors.As(err, &words) || !strings.Contains(string(words), "2 devices") {
+	if err := b.use(b.session(3), code); !errors.As(err, &words) || !strings.Contains(string(words), "2 devices") {
 		t.Errorf("a third device: %v", err)
 	}
-	if err := b.byVoucher(b.session(3), "AAAAA-AAAAA"); err != errWrong {
+	if err := b.use(b.session(3), "AAAAA-AAAAA"); err != errWrong {
 		t.Errorf("no code: %v", err)
 	}
 	if len(b.admitted) != 2 {
@@ -131,7 +144,7 @@ func TestVoucher(t *testing.T) {
 	if len(b.sessions) != 0 || len(b.admitted) != 0 { // both devices: they share the bytes
 		t.Errorf("its bytes are used up, and there are %d sessions", len(b.sessions))
 	}
-	if err := b.byVoucher(b.session(4), code); !errors.As(err, &words) || !strings.Contains(string(words), "bytes are used up") {
+	if err := b.use(b.session(4), code); !errors.As(err, &words) || !strings.Contains(string(words), "bytes are used up") {
 		t.Errorf("a voucher that is used up: %v", err)
 	}
 	made, err = b.AddVouchers(VouchersWanted{Count: 1, Seconds: 3600, Devices: 1})
@@ -139,7 +152,7 @@ func TestVoucher(t *testing.T) {
 		t.Fatal(err)
 	}
 	code = made.Vouchers[0].Code
-	if err := b.byVoucher(b.session(1), code); err != nil {
+	if err := b.use(b.session(1), code); err != nil {
 		t.Fatal(err)
 	}
 	b.now = b.now.Add(time.Hour)
@@ -147,7 +160,7 @@ func TestVoucher(t *testing.T) {
 	if len(b.sessions) != 0 || len(b.admitted) != 0 {
 		t.Errorf("its time is up, and there are %d sessions", len(b.sessions))
 	}
-	if err := b.byVoucher(b.session(4), code); !errors.As(err, &words) || !strings.Contains(string(words), "time is up") {
+	if err := b.use(b.session(4), code); !errors.As(err, &words) || !strings.Contains(string(words), "time is up") {
 		t.Errorf("a voucher that is used up: %v", err)
 	}
 }
@@ -175,7 +188,7 @@ func TestQuota(t *testing.T) {
 		return s
 	}
 	b := start(nil, "2026-11-29 12:00:00")
-	if err := errors.Join(b.begin(user(b, 1)), b.begin(user(b, 2))); err != nil {
+	if err := errors.Join(b.enter(user(b, 1)), b.enter(user(b, 2))); err != nil {
 		t.Fatal(err)
 	}
 	use := func(mac byte, n uint64) {
@@ -194,16 +207,16 @@ func TestQuota(t *testing.T) {
 	}
 	use(2, 400)
 	var words refusal
-	if err := b.begin(user(b, 1)); len(b.sessions) != 0 || !errors.As(err, &words) || !strings.Contains(string(words), "quota") {
+	if err := b.enter(user(b, 1)); len(b.sessions) != 0 || !errors.As(err, &words) || !strings.Contains(string(words), "quota") {
 		t.Errorf("%d sessions beyond the quota, %v", len(b.sessions), err)
 	}
 	b = start(b, "1970-01-01 00:00:00") // a board whose clock is not set yet
-	if err := b.begin(user(b, 1)); !errors.As(err, &words) {
+	if err := b.enter(user(b, 1)); !errors.As(err, &words) {
 		t.Errorf("with the clock set back: %v", err)
 	}
 	b.flush()
 	b = start(b, "2026-12-01 00:00:01")
-	if err := b.begin(user(b, 1)); err != nil {
+	if err := b.enter(user(b, 1)); err != nil {
 		t.Errorf("in the next month: %v", err)
 	}
 	use(1, 1)
@@ -222,7 +235,7 @@ func TestRate(t *testing.T) {
 	for mac, user := range []string{"ada", "ada", "bob", long, long + "y"} {
 		s := b.session(byte(mac + 1))
 		s.User, s.Kind = user, "local"
-		if err := b.begin(s); err != nil {
+		if err := b.enter(s); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -254,7 +267,7 @@ func TestRate(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	b := newBox(t, t.TempDir(), config.Login{Interfaces: []string{"lan"}})
 	one, two := b.session(1), b.session(2)
-	if err := errors.Join(b.begin(one), b.begin(two)); err != nil {
+	if err := errors.Join(b.enter(one), b.enter(two)); err != nil {
 		t.Fatal(err)
 	}
 	six := netip.MustParseAddr("2001:db8::1")
@@ -422,10 +435,10 @@ func TestRADIUS(t *testing.T) {
 			}
 		}
 	}()
-	b.mu.Lock()
-	if err := b.begin(s); err != nil {
+	if err := b.enter(s); err != nil {
 		t.Fatal(err)
 	}
+	b.mu.Lock()
 	if list := b.subscribers(); len(list) != 1 || list[0].Rate != (config.LoginRate{Down: 8e6, Up: 1e6}) {
 		t.Errorf("a speed by RADIUS: %+v", list)
 	}

@@ -235,12 +235,14 @@ func (l *Login) add(q Order, until time.Time) (Done, error) {
 
 // removed ends the sessions of a host, or of a user.
 func (l *Login) removed(q Order, why string) (d Done, err error) {
+	var over []ending
 	for id, s := range l.sessions {
 		if (id.mac == q.MAC || q.MAC.IsZero() && s.User == q.User) && (q.Login == "" || q.Login == id.login) {
-			l.end(id, why)
+			over = append(over, ending{id, why})
 			d.Done = append(d.Done, id.mac.String())
 		}
 	}
+	l.endAll(over)
 	if len(d.Done) == 0 {
 		return d, fmt.Errorf("%s is not logged in", cmp.Or(q.User, q.MAC.String()))
 	}
@@ -257,9 +259,9 @@ func (l *Login) macOf(a netip.Addr) config.MAC {
 	}
 	l.hosts.mu.Lock()
 	defer l.hosts.mu.Unlock()
-	for n, mac := range l.hosts.macs {
+	for n, e := range l.hosts.macs {
 		if n.address == a {
-			return mac
+			return e.mac
 		}
 	}
 	return config.MAC{}

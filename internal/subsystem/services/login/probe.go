@@ -5,6 +5,7 @@ package login
 import (
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -13,50 +14,59 @@ import (
 )
 
 // A probe is the kernel's own: an entry of the neighbour table that is put into the state "probe" is asked for, by unicast, up to
-// three times; what answers is reachable afterwards, what does not has failed.
+// three times; what answers is reachable afterwards, what does not has failed. The kernel tells of both (hosts.watch).
 
-// probeNeighbour has the kernel ask for an address, where it has an entry.
-func probeNeighbour(ifaces []string, a netip.Addr) {
-	for _, name := range ifaces {
-		link, err := net.InterfaceByName(name)
-		if err != nil {
-			continue
-		}
-		family := unix.AF_INET6
-		if a.Is4() {
-			family = unix.AF_INET
-		}
-		list, err := netlink.NeighListExecute(netlink.Ndmsg{Family: uint8(family), Index: uint32(link.Index)})
-		if err != nil {
-			continue
-		}
-		for i := range list {
-			n := &list[i]
-			if have, ok := netip.AddrFromSlice(n.IP); ok && have.Unmap() == a && n.State&(netlink.NUD_STALE|netlink.NUD_REACHABLE|netlink.NUD_DELAY) != 0 {
-				n.State, n.Flags = netlink.NUD_PROBE, 0
-				_ = netlink.NeighSet(n)
-			}
+// answers says whether a host has answered lately: an address of it is neither being probed nor has it failed.
+func (h *hosts) answers(mac config.MAC, ifaces []string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for n := range h.by[mac] {
+		if slices.Contains(ifaces, n.iface) && h.macs[n].state != netlink.NUD_PROBE {
+			return true
 		}
 	}
+	return false
 }
 
-// confirmations are the addresses whose hosts have answered lately, with their MAC addresses.
-func confirmations() map[netip.Addr]config.MAC {
-	all := map[netip.Addr]config.MAC{}
-	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
-		list, err := netlink.NeighListExecute(netlink.Ndmsg{Family: uint8(family)})
-		if err != nil {
-			continue
-		}
-		for _, n := range list {
-			a, ok := netip.AddrFromSlice(n.IP)
-			if !ok || len(n.HardwareAddr) != 6 || n.State&(netlink.NUD_REACHABLE|netlink.NUD_DELAY|netlink.NUD_STALE|netlink.NUD_PERMANENT) == 0 {
-				continue // incomplete, being probed, or failed
-			}
-			var mac config.MAC
-			copy(mac[:], n.HardwareAddr)
-			all[a.Unmap()] = mac
+// toProbe are the addresses by which a host is asked: one that it has, or where the kernel has forgotten it, one that it had. None for
+// a host whose entry somebody has made permanent: that one always answers.
+func (h *hosts) toProbe(mac config.MAC, ifaces []string, had netip.Addr) []neighbour {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var first *neighbour
+	for n := range h.by[mac] {
+		switch {
+		case !slices.Contains(ifaces, n.iface):
+		case h.macs[n].state == netlink.NUD_PERMANENT:
+			return nil
+		case first == nil || n.address.Less(first.address): // IPv4 before IPv6
+			first = &n
 		}
 	}
-	return all
+	if first != nil {
+		return []neighbour{*first}
+	}
+	var list []neighbour
+	for _, i := range ifaces {
+		if _, other := h.macs[neighbour{i, had}]; !other {
+			list = append(list, neighbour{i, had})
+		}
+	}
+	return list
+}
+
+// probeNeighbour has the kernel ask for a neighbour. links are the indexes of interfaces that are known already.
+func probeNeighbour(links map[string]int, n neighbour, mac config.MAC) {
+	if links[n.iface] == 0 {
+		link, err := net.InterfaceByName(n.iface)
+		if err != nil {
+			return
+		}
+		links[n.iface] = link.Index
+	}
+	family := unix.AF_INET6
+	if n.address.Is4() {
+		family = unix.AF_INET
+	}
+	_ = netlink.NeighSet(&netlink.Neigh{LinkIndex: links[n.iface], Family: family, State: netlink.NUD_PROBE, IP: n.address.AsSlice(), HardwareAddr: mac[:]})
 }

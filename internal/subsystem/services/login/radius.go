@@ -468,13 +468,14 @@ func (r *asker) change(w radius.ResponseWriter, q *radius.Request) {
 	l := r.l
 	l.mu.Lock()
 	answer := no
+	var over []ending
 	for id, s := range l.sessions {
 		if id.login != login || !meant(q.Packet, s) {
 			continue
 		}
 		answer = yes
 		if q.Code == radius.CodeDisconnectRequest {
-			l.end(id, "ended by the RADIUS server")
+			over = append(over, ending{id, "ended by the RADIUS server"})
 			continue
 		}
 		if t, err := rfc2865.SessionTimeout_Lookup(q.Packet); err == nil {
@@ -486,6 +487,7 @@ func (r *asker) change(w radius.ResponseWriter, q *radius.Request) {
 		s.takeRate(q.Packet)
 		l.unsaved[id] = true
 	}
+	l.endAll(over)
 	l.mu.Unlock()
 	l.wakeRates()
 	if answer == yes {

@@ -4,6 +4,7 @@ package login
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -35,10 +36,11 @@ type Session struct {
 	Given     bool             `json:"rate_given,omitempty"` // the rate, by a RADIUS server
 	Class     [][]byte         `json:"class,omitempty"`      // of the RADIUS server, sent back in accounting
 
-	before Traffic                // by daemons before this one, and of addresses that are no more
-	read   map[netip.Addr]Traffic // what the meter said last
-	told   time.Time              // when accounting was last sent
-	missed int                    // probes without an answer
+	before  Traffic                // by daemons before this one, and of addresses that are no more
+	read    map[netip.Addr]Traffic // what the meter said last
+	told    time.Time              // when accounting was last sent
+	missed  int                    // probes without an answer
+	pending bool                   // it is being stored, and not admitted yet
 }
 
 // Span is a duration in seconds in the store.
@@ -104,8 +106,12 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
+// errOver is a session that ended while it began.
+var errOver = refusal("The login was ended at once. Try again.")
+
 // begin admits a host. The caller holds mu, and has filled in who it is and its limits. What is in the store when it returns nil is
-// in force, too: of a voucher nobody gets more than it has because of a power cut.
+// in force, too: of a voucher nobody gets more than it has because of a power cut. While the store is written, mu is not held, so that
+// logins at the same time share a write; the session is there by then, pending, and counts among the devices of its user.
 func (l *Login) begin(s *Session, also ...store.Change) error {
 	now := l.clock()
 	id := hostID{s.Login, s.MAC}
@@ -115,27 +121,38 @@ func (l *Login) begin(s *Session, also ...store.Change) error {
 	if l.metered(s) && l.usedUp(s) != "" {
 		return refusal("Your quota of this month is used up.")
 	}
-	if old := l.sessions[id]; old != nil {
+	if old := l.sessions[id]; old != nil && old.pending {
+		return refusal("This device is being logged in. Load the page again.")
+	} else if old != nil {
 		l.end(id, "logged in anew")
 	}
 	s.Began, s.Active, s.ID, s.read = now, now, token(8), map[netip.Addr]Traffic{}
 	if rate, ok := l.rateOf(s); ok {
 		s.Rate = rate
 	}
-	put := map[netip.Addr]config.MAC{}
-	for _, a := range l.hosts.of(s.MAC, l.interfaces(s.Login)) {
-		if l.mayHave(s, a) {
-			put[a] = s.MAC
-		}
-	}
+	s.Addresses = slices.SortedFunc(maps.Keys(l.addressesOf(s, s.Addresses)), netip.Addr.Compare)
 	for _, a := range s.Addresses {
-		put[a] = s.MAC
+		l.own(s.Login, a, s.MAC)
 	}
-	s.Addresses = slices.SortedFunc(maps.Keys(put), netip.Addr.Compare)
-	if err := l.store.Write(append(also, store.Change{Bucket: bucketSessions, Key: id.String(), Value: s})...); err != nil {
+	s.pending = true
+	l.sessions[id] = s
+	written := *s
+	written.Addresses = slices.Clone(s.Addresses)
+	l.mu.Unlock()
+	err := l.store.Write(append(also, store.Change{Bucket: bucketSessions, Key: id.String(), Value: &written})...)
+	l.mu.Lock()
+	s.pending = false
+	switch {
+	case l.sessions[id] != s:
+		return errors.Join(errOver, l.store.Write(store.Change{Bucket: bucketSessions, Key: id.String()}))
+	case err != nil:
+		delete(l.sessions, id)
+		l.release(s, s.Addresses)
 		return err
 	}
-	l.sessions[id] = s
+	put := l.addressesOf(s, s.Addresses) // there may be more by now
+	s.Addresses = slices.SortedFunc(maps.Keys(put), netip.Addr.Compare)
+	l.unsaved[id] = true
 	l.counters.Logins++
 	for a := range put {
 		l.own(s.Login, a, s.MAC)
@@ -149,6 +166,20 @@ func (l *Login) begin(s *Session, also ...store.Change) error {
 	l.radius.begins(s)
 	l.wakeRates()
 	return nil
+}
+
+// addressesOf are those of a session's host that it may have, besides those that are given. The caller holds mu.
+func (l *Login) addressesOf(s *Session, given []netip.Addr) map[netip.Addr]config.MAC {
+	put := map[netip.Addr]config.MAC{}
+	for _, a := range l.hosts.of(s.MAC, l.interfaces(s.Login)) {
+		if l.mayHave(s, a) {
+			put[a] = s.MAC
+		}
+	}
+	for _, a := range given {
+		put[a] = s.MAC
+	}
+	return put
 }
 
 func (l *Login) interfaces(login string) []string { return l.settings[login].Login.Interfaces }
@@ -178,7 +209,7 @@ func (l *Login) learned(iface string, a netip.Addr, mac config.MAC) {
 	if s == nil {
 		l.radius.appeared(hostID{login, mac})
 	}
-	if s == nil || taken || !l.mayHave(s, a) {
+	if s == nil || s.pending || taken || !l.mayHave(s, a) {
 		return
 	}
 	del := []netip.Addr{}
@@ -208,25 +239,56 @@ func (l *Login) release(s *Session, list []netip.Addr) {
 	}
 }
 
+// ending is a session that ends, and why.
+type ending struct {
+	id  hostID
+	why string
+}
+
 // end takes a host's admission away: its connections end in the kernel and in the fast path. The caller holds mu.
-func (l *Login) end(id hostID, why string) {
-	s := l.sessions[id]
-	if s == nil {
+func (l *Login) end(id hostID, why string) { l.endAll([]ending{{id, why}}) }
+
+// endAll does so with many at once: to end connections, the firewall reads all that there are, once for each login. The caller holds mu.
+func (l *Login) endAll(list []ending) {
+	type over struct {
+		*Session
+		why string
+	}
+	var all []over
+	addresses := map[string][]netip.Addr{}
+	for _, e := range list {
+		s := l.sessions[e.id]
+		if s == nil {
+			continue
+		}
+		delete(l.sessions, e.id)
+		delete(l.unsaved, e.id)
+		addresses[e.id.login] = append(addresses[e.id.login], s.Addresses...)
+		all = append(all, over{s, e.why})
+	}
+	if len(all) == 0 {
 		return
 	}
-	delete(l.sessions, id)
-	delete(l.unsaved, id)
-	if err := l.fire.ChangeFed(config.LoginSet(id.login), nil, s.Addresses); err != nil {
-		l.log.Error("cannot take the admission of a host away", "login", id.login, "mac", id.mac, "error", err)
+	for _, login := range slices.Sorted(maps.Keys(addresses)) {
+		if err := l.fire.ChangeFed(config.LoginSet(login), nil, addresses[login]); err != nil {
+			l.log.Error("cannot take the admission of hosts away", "login", login, "addresses", addresses[login], "error", err)
+		}
 	}
-	changes := append(l.spend(s), store.Change{Bucket: bucketSessions, Key: id.String()})
+	var changes []store.Change
+	for _, s := range all {
+		changes = append(append(changes, l.spend(s.Session)...), store.Change{Bucket: bucketSessions, Key: hostID{s.Login, s.MAC}.String()})
+	}
 	if err := l.store.Write(changes...); err != nil {
-		l.log.Error("cannot store the end of a session", "error", err)
+		l.log.Error("cannot store the end of sessions", "error", err)
 	}
-	l.release(s, s.Addresses)
-	l.log.Info("logged out", "login", s.Login, "user", s.User, "mac", s.MAC, "why", why, "sent", s.Traffic.Sent, "received", s.Traffic.Received,
-		"after", l.clock().Sub(s.Began).Round(time.Second))
-	l.radius.ends(s, why)
+	for _, s := range all {
+		l.release(s.Session, s.Addresses)
+		l.log.Info("logged out", "login", s.Login, "user", s.User, "mac", s.MAC, "why", s.why, "sent", s.Traffic.Sent, "received", s.Traffic.Received,
+			"after", l.clock().Sub(s.Began).Round(time.Second))
+		if !s.pending {
+			l.radius.ends(s.Session, s.why)
+		}
+	}
 	l.wakeRates()
 }
 
@@ -260,7 +322,7 @@ func (l *Login) flush() {
 		return
 	}
 	for id := range l.unsaved {
-		if s := l.sessions[id]; s != nil {
+		if s := l.sessions[id]; s != nil && !s.pending {
 			changes = append(append(changes, l.spend(s)...), store.Change{Bucket: bucketSessions, Key: id.String(), Value: s})
 		}
 	}

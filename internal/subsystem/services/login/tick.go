@@ -89,21 +89,28 @@ func (l *Login) count(ctx context.Context) {
 			l.counted(s, sums, now)
 		}
 	}
+	var over []ending
 	for id, s := range l.sessions {
+		if s.pending {
+			continue
+		}
 		why := l.usedUp(s)
 		switch {
 		case !s.Until.IsZero() && !s.Until.After(now):
-			l.end(id, "its time is up")
+			why = "its time is up"
 		case why != "":
-			l.end(id, why)
 		case s.Idle > 0 && now.Sub(s.Active) >= time.Duration(s.Idle):
-			l.end(id, fmt.Sprintf("idle for %v", config.Duration(s.Idle)))
+			why = fmt.Sprintf("idle for %v", config.Duration(s.Idle))
 		case s.missed >= goneAfter && now.Sub(s.Active) >= grace:
-			l.end(id, fmt.Sprintf("it does not answer %d probes", s.missed))
-		default:
+			why = fmt.Sprintf("it does not answer %d probes", s.missed)
+		}
+		if why != "" {
+			over = append(over, ending{id, why})
+		} else {
 			l.radius.interim(s, now)
 		}
 	}
+	l.endAll(over)
 }
 
 // counted takes what the meter says into a session. The caller holds mu.
@@ -145,43 +152,45 @@ func (l *Login) probing(ctx context.Context) {
 
 // asked is a host to be probed.
 type asked struct {
-	id      hostID
+	mac     config.MAC
 	address netip.Addr
 	ifaces  []string
 }
 
-// probe asks each silent host once, at no more than probesASecond. Whether it answers is seen the next time: its neighbour entry is
-// confirmed then.
-func (l *Login) probe(ctx context.Context) {
-	confirmed := confirmations()
+// silent are the hosts to be probed, after it was noted which have answered the last time: their neighbour entries are confirmed.
+func (l *Login) silent() (list []asked) {
 	l.mu.Lock()
-	var list []asked
-	now := l.clock()
+	defer l.mu.Unlock()
+	now, quiet := l.clock(), interval(len(l.sessions))
 	for id, s := range l.sessions {
-		if now.Sub(s.Active) < interval(len(l.sessions)) || len(s.Addresses) == 0 {
+		if s.pending || now.Sub(s.Active) < quiet || len(s.Addresses) == 0 {
 			s.missed = 0
 			continue
 		}
-		answered := false
-		for _, a := range s.Addresses {
-			answered = answered || confirmed[a] == id.mac
-		}
-		if answered {
+		ifaces := l.interfaces(id.login)
+		if l.hosts.answers(id.mac, ifaces) {
 			s.missed = 0
 		} else {
 			s.missed++
 		}
-		list = append(list, asked{id, s.Addresses[0], l.interfaces(id.login)})
+		list = append(list, asked{id.mac, s.Addresses[0], ifaces})
 	}
-	l.mu.Unlock()
+	return list
+}
+
+// probe asks each silent host once, at no more than probesASecond.
+func (l *Login) probe(ctx context.Context) {
 	pace := time.NewTicker(time.Second / probesASecond)
 	defer pace.Stop()
-	for _, h := range list {
+	links := map[string]int{}
+	for _, h := range l.silent() {
 		select {
 		case <-ctx.Done():
 			return
 		case <-pace.C:
-			probeNeighbour(h.ifaces, h.address)
+			for _, n := range l.hosts.toProbe(h.mac, h.ifaces, h.address) {
+				probeNeighbour(links, n, h.mac)
+			}
 		}
 	}
 }

@@ -123,16 +123,17 @@ func (l *Login) byVoucher(s *Session, text string) error {
 	if err := l.fits(s, v.Devices); err != nil {
 		return err
 	}
+	isNew := v.First.IsZero()
+	if isNew {
+		v.First = now
+	}
 	used := *v
-	if used.First.IsZero() {
-		used.First = now
+	s.Until = v.until()
+	err := l.begin(s, store.Change{Bucket: bucketVouchers, Key: key, Value: &used})
+	if isNew && err != nil && !errors.Is(err, errOver) && l.devices(s) == 0 { // it was not used
+		v.First = time.Time{}
 	}
-	s.Until = used.until()
-	if err := l.begin(s, store.Change{Bucket: bucketVouchers, Key: key, Value: &used}); err != nil {
-		return err
-	}
-	v.First = used.First
-	return nil
+	return err
 }
 
 // Bounds of what is asked for.
@@ -299,11 +300,13 @@ func (l *Login) ChooseVouchers(q VouchersChosen) (Vouchers, error) {
 		return Vouchers{}, err
 	}
 	if q.Do != "activate" {
+		var over []ending
 		for id, s := range l.sessions {
 			if some[s.Voucher] != nil {
-				l.end(id, "its voucher was "+q.Do+"d")
+				over = append(over, ending{id, "its voucher was " + q.Do + "d"})
 			}
 		}
+		l.endAll(over)
 	}
 	for key, v := range some {
 		if v.Off = q.Do == "deactivate"; q.Do == "remove" {

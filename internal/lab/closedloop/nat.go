@@ -36,6 +36,7 @@ import (
 type Translators struct {
 	*Rig
 	Fast, Slow *Translator
+	host       func(i int) netip.Addr // at which the ith flow begins
 }
 
 // Translator is one of the routers.
@@ -57,6 +58,16 @@ const flowsPerHost = 16
 
 // NewTranslators builds the routers. The caller closes the rig.
 func NewTranslators(ctx context.Context, means device.Means) (*Translators, error) {
+	t, err := newPair(ctx, means, []string{fastPlace, slowPlace}, func(dir, name string) (device.Spec, error) { return masquerading(dir, name == fastPlace, "") })
+	if err == nil {
+		t.Slow.forwarder = device.ByKernel
+		t.Fast.Name, t.Slow.Name = "the fast path with translation", "the kernel with translation"
+	}
+	return t, err
+}
+
+// newPair builds two routers that translate, whose files spec writes to a directory.
+func newPair(ctx context.Context, means device.Means, names []string, spec func(dir, name string) (device.Spec, error)) (*Translators, error) {
 	dir, err := os.MkdirTemp("", "minne-nat-") // read once, when the routers begin
 	if err != nil {
 		return nil, err
@@ -64,8 +75,8 @@ func NewTranslators(ctx context.Context, means device.Means) (*Translators, erro
 	defer os.RemoveAll(dir)
 	var places []Place
 	topology := lab.Topology{Nodes: []lab.Node{{Name: generatorNode}}}
-	for _, name := range []string{fastPlace, slowPlace} {
-		spec, err := masquerading(dir, name == fastPlace)
+	for _, name := range names {
+		spec, err := spec(dir, name)
 		if err != nil {
 			return nil, err
 		}
@@ -81,15 +92,15 @@ func NewTranslators(ctx context.Context, means device.Means) (*Translators, erro
 	if err != nil {
 		return nil, err
 	}
-	t := &Translators{Rig: &Rig{lab: l, devices: map[string]*device.Device{}, paths: map[string]*Path{}, cpu: runtime.NumCPU() - 1}}
+	t := &Translators{host: behind, Rig: &Rig{lab: l, devices: map[string]*device.Device{}, paths: map[string]*Path{}, cpu: runtime.NumCPU() - 1}}
 	if err := t.build(ctx, means, places); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
 }
 
-// masquerading writes a router's file and returns the device.
-func masquerading(dir string, fast bool) (device.Spec, error) {
+// masquerading writes a router's file, with more at its end, and returns the device.
+func masquerading(dir string, fast bool, more string) (device.Spec, error) {
 	text := "version: 1\nsystem: {hostname: device}\n"
 	if !fast {
 		text += "fast-path: {mode: off}\n"
@@ -99,8 +110,8 @@ func masquerading(dir string, fast bool) (device.Spec, error) {
     - {from: %[1]s, to: %[2]s, rules: [permit any]}
 nat:
   - {from: %[1]s, to: %[2]s, masquerade: true}
-`, insideZone, outsideZone)
-	file := filepath.Join(dir, fmt.Sprintf("fast-%t.yaml", fast))
+`, insideZone, outsideZone) + more
+	file := filepath.Join(dir, fmt.Sprintf("fast-%t-%d.yaml", fast, len(more)))
 	return device.Spec{Kind: device.Minne, Config: file}, os.WriteFile(file, []byte(text), 0o644)
 }
 
@@ -113,8 +124,7 @@ func (t *Translators) build(ctx context.Context, means device.Means, places []Pl
 			return err
 		}
 	}
-	t.Fast.forwarder, t.Slow.forwarder = device.ByFastPath, device.ByKernel
-	t.Fast.Name, t.Slow.Name = "the fast path with translation", "the kernel with translation"
+	t.Fast.forwarder, t.Slow.forwarder = device.ByFastPath, device.ByFastPath
 	return nil
 }
 
@@ -159,14 +169,19 @@ type flow struct {
 	from, to, outside netip.AddrPort
 }
 
+// behind are the hosts that flows begin at by default: flowsPerHost at each.
+func behind(i int) netip.Addr {
+	host := device.InHosts[0].Addr().As4()
+	host[2], host[3] = host[2]|byte(i/flowsPerHost>>8), byte(i/flowsPerHost)
+	return netip.AddrFrom4(host)
+}
+
 // begin chooses flows that differ in something else than their source port, for the hosts inside share one address.
-func begin(n int) []flow {
+func begin(n int, host func(i int) netip.Addr) []flow {
 	random := rand.New(rand.NewPCG(PolicySeed, 3))
 	flows := make([]flow, n)
 	for i := range flows {
-		host := device.InHosts[0].Addr().As4()
-		host[2], host[3] = host[2]|byte(i/flowsPerHost>>8), byte(i/flowsPerHost)
-		flows[i].from = netip.AddrPortFrom(netip.AddrFrom4(host), uint16(1024+random.IntN(1<<16-1024)))
+		flows[i].from = netip.AddrPortFrom(host(i), uint16(1024+random.IntN(1<<16-1024)))
 		flows[i].to = netip.AddrPortFrom(rulegen.Inside(device.OutHosts[0], random), 443)
 	}
 	return flows
@@ -191,7 +206,7 @@ const aged = 2200 * time.Millisecond
 func (t *Translators) Establish(ctx context.Context, n int) error {
 	both := []*Translator{t.Fast, t.Slow}
 	for _, r := range both {
-		r.flows = begin(n)
+		r.flows = begin(n, t.host)
 		if err := r.learn(ctx); err != nil {
 			return err
 		}

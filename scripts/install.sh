@@ -8,7 +8,7 @@ service_units="hostapd wpa_supplicant chrony ssh lldpd"
 # End of services
 packages="make ca-certificates clang-19 llvm-19 libclang-rt-19-dev gcc libc6-dev libbpf-dev linux-libc-dev
 iproute2 nftables conntrack ethtool frr bird2 iperf3 curl traceroute iputils-ping procps systemd dosfstools tcpdump util-linux
-$service_packages openssh-client openssl nmap kea-dhcp6-server pebble"
+$service_packages openssh-client openssl nmap kea-dhcp6-server nfdump pebble"
 
 # peer_packages prints the libraries whose answers the tests compare with Minne's: 7 MB of downloads, 46 MB installed. DPDK, 32
 # MB more, is for scripts/peers.sh only.

@@ -22,6 +22,7 @@ import (
 type flowLog struct {
 	dir      string
 	recorder *flows.Recorder
+	feed     *flowrecord.Feed // to who else listens
 	faults   *health.Book
 	log      *slog.Logger
 
@@ -45,8 +46,8 @@ const (
 	tidyEvery = 10 * time.Minute
 )
 
-func newFlowLog(dir string, r *flows.Recorder, faults *health.Book, log *slog.Logger) *flowLog {
-	return &flowLog{dir: dir, recorder: r, faults: faults, log: log}
+func newFlowLog(dir string, feed *flowrecord.Feed, r *flows.Recorder, faults *health.Book, log *slog.Logger) *flowLog {
+	return &flowLog{dir: dir, feed: feed, recorder: r, faults: faults, log: log}
 }
 
 func renderFlowLog(cfg *config.Config) loggedFlows { return loggedFlows{cfg.FlowLog} }
@@ -109,6 +110,7 @@ func (f *flowLog) Apply(ctx context.Context, want loggedFlows) error {
 
 // write takes records, and waits for nothing.
 func (f *flowLog) write(records []flowrecord.Record) {
+	f.feed.Tell(records)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.queue == nil {
@@ -162,6 +164,7 @@ func (f *flowLog) Ready() <-chan struct{} { return f.recorder.Ready() }
 // Run records until ctx ends, and then until all records are in the log.
 func (f *flowLog) Run(ctx context.Context) error {
 	err := f.recorder.Run(ctx)
+	f.feed.End()
 	f.close()
 	return err
 }

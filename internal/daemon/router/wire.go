@@ -14,6 +14,7 @@ import (
 	"minne/internal/base/plan"
 	"minne/internal/base/task"
 	"minne/internal/base/tick"
+	"minne/internal/model/flowrecord"
 	"minne/internal/subsystem/fastpath"
 	"minne/internal/subsystem/firewall"
 	"minne/internal/subsystem/flows"
@@ -59,6 +60,7 @@ func newParts(inst instance.Instance, log *slog.Logger, voice voice) parts {
 	filter.ReportTo(faults)
 	kern := kernel.New(log.With("task", "kernel"), kernel.Options{OwnHost: own, Former: filepath.Join(inst.RunDir, "former.json")})
 	fast.AskConntrack(func() fastpath.Conntrack { return new(flows.Asker) })
+	records := flowrecord.NewFeed()
 	lines := uplinks.New(uplinks.Host{Log: log.With("task", "uplinks"), Health: faults, FastPath: fast, BFDSocket: routing.BFDSocket(inst),
 		File: filepath.Join(inst.RunDir, "uplinks-off.json"), Sever: severUplink(log.With("task", "uplinks"))})
 	clock := tick.New()
@@ -76,11 +78,11 @@ func newParts(inst instance.Instance, log *slog.Logger, voice voice) parts {
 		fastpath: fast,
 		flows:    book,
 		services: startServices(service.Host{RunDir: inst.RunDir, StateDir: live, Config: inst.Config, Own: own, Log: log,
-			Lines: voice.lines, Alarms: faults.Follow, Figures: voice.figures}, kern, faults, lines),
+			Lines: voice.lines, Alarms: faults.Follow, Figures: voice.figures, Flows: records}, kern, faults, lines),
 		uplinks: lines,
 	}
 	find[*login.Login](p.services).UseFirewall(admission{filter}, metering{book.Meter()}, planning{kern})
-	p.flowLog = newFlowLog(filepath.Join(live, "flow-log"), flows.NewRecorder(book, fast, log.With("task", "flow-records")), faults, log.With("task", "flow-log"))
+	p.flowLog = newFlowLog(filepath.Join(live, "flow-log"), records, flows.NewRecorder(book, fast, log.With("task", "flow-records")), faults, log.With("task", "flow-log"))
 	clock.Add(p.flowLog.tidy)
 	p.reassert = newReassert(log, p.watcher, kern, p.health, p.tick)
 	return p

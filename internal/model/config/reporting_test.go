@@ -40,3 +40,26 @@ services:
 		}
 	}
 }
+
+// Records go to a host; what only one protocol or transport has is not written for another.
+func TestCollectorChecks(t *testing.T) {
+	for collector, want := range map[string]string{
+		"{address: 192.0.2.9}":                                        "",
+		"{address: 192.0.2.9, protocol: netflow9}":                    "",
+		"{address: 192.0.2.9, transport: tls, ca: a, certificate: b}": "",
+		"{address: 0.0.0.0}":                                          "0.0.0.0 is no host",
+		"{address: 192.0.2.9, protocol: netflow9, transport: tcp}":    "NetFlow v9 is sent over udp only",
+		"{address: 192.0.2.9, transport: tcp, certificate: b}":        "only tls has certificates",
+		"{address: 192.0.2.9, templates: 2h}":                         "templates 2h is out of range",
+		"{address: 192.0.2.9, protocol: sflow}":                       "sflow",
+		"{transport: udp}":                                            "address",
+	} {
+		cfg, err := Parse("test", []byte("version: 1\ninterfaces: {lan: {zone: lan, addresses: [192.0.2.1/24]}}\nflow-log: {collectors: {a: "+collector+"}}\n"))
+		if err == nil {
+			err = Check(cfg, Secrets{unknown: true})
+		}
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", collector, err, want)
+		}
+	}
+}

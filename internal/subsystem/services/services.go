@@ -15,6 +15,7 @@ import (
 	"minne/internal/subsystem/services/dhcprelay"
 	"minne/internal/subsystem/services/dhcpv6client"
 	"minne/internal/subsystem/services/dnsmasq"
+	"minne/internal/subsystem/services/flowexport"
 	"minne/internal/subsystem/services/irdp"
 	"minne/internal/subsystem/services/lldp"
 	"minne/internal/subsystem/services/login"
@@ -53,6 +54,7 @@ var All = []*service.Descriptor{
 	&syslog.Service,
 	&webhook.Service,
 	&metrics.Service,
+	&flowexport.Service,
 }
 
 // Openings are what the services of a configuration need of the firewall.

@@ -18,6 +18,7 @@ import (
 	"minne/internal/base/plan"
 	"minne/internal/base/task"
 	"minne/internal/model/config"
+	"minne/internal/model/flowrecord"
 	"minne/internal/model/policy"
 	"minne/internal/subsystem/services/program"
 )
@@ -57,6 +58,7 @@ type Host struct {
 	Lines   func(ctx context.Context, from int, say func(number int, line string) error) error // of its log
 	Alarms  func(ctx context.Context, from int, say func(health.Event) error) error
 	Figures func(context.Context) ([]figure.Family, error) // counters and states
+	Flows   *flowrecord.Feed                               // records of connections
 }
 
 // Server is a DNS server of a provider.

@@ -70,7 +70,7 @@ func TestTheFiguresThatAreNeverRenamed(t *testing.T) {
 		"policy.600.ratio ×", "policy.600.kept ×", "policy.10k.kept ×", "policy.blocklist.kept ×", "policy.600.swap ms", "policy.10k.swap ms",
 		"nat.64k.ratio ×", "nat.new.ratio ×", "nat.flood.lost packets",
 		"links.bridge.ns ns", "links.bridge.in.ns ns", "links.vrf.ns ns", "links.pppoe.ns ns", "links.pppoe.in.ns ns", "links.bridge.ratio ×", "cores.2.ratio ×", "cores.2.nat.ratio ×", "flow.lookup.ratio ×",
-		"shape.delay.ms ms", "shape.fairness ×", "login.kept ×",
+		"shape.delay.ms ms", "shape.fairness ×", "login.kept ×", "login.rate /s",
 	}
 	var have []string
 	for _, f := range figures {

@@ -27,6 +27,8 @@ var words = []struct {
 	{"firewall", Critical, "minne show firewall"},
 	{"daemon", Critical, "minne show log"},
 	{"fast path", Minor, "minne show fast-path"},
+	{"connections", Critical, "minne show connections"},
+	{"room for connections", Major, "minne show connections"},
 	{"DHCP", Minor, "minne show dhcp"},
 	{"static routes", Minor, "minne show ip route"},
 	{"policy routing", Minor, "ip rule"},

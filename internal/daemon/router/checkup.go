@@ -47,6 +47,7 @@ func newCheckup(p parts) *checkup {
 	c.asks = []ask{
 		func(context.Context) map[string]string { return p.fastpath.Trouble() },
 		func(context.Context) map[string]string { return roomTrouble(p.inst.StateDir) },
+		p.connections.trouble,
 		p.services.trouble,
 		(&gauges{kernel: p.kernel, machine: p.inst.OwnsHost()}).trouble,
 		func(context.Context) map[string]string { return slotTrouble() },

@@ -5,8 +5,6 @@ package router
 import (
 	"context"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -94,9 +92,9 @@ func (p *patient) connections() diagnosis.Check {
 		case err != nil || room == 0:
 			return finding(diagnosis.Skipped, "", "conntrack is not used")
 		case used*100 > room*95:
-			return finding(diagnosis.Failed, "minne show flows summary", "%d of at most %d: new connections are dropped, or soon will be", used, room)
+			return finding(diagnosis.Failed, "minne show connections", "%d of at most %d: new connections are dropped, or soon will be", used, room)
 		case used*100 > room*80:
-			return finding(diagnosis.Warning, "minne show flows summary", "%d of at most %d", used, room)
+			return finding(diagnosis.Warning, "minne show connections", "%d of at most %d", used, room)
 		}
 		stats, ok, err := p.parts.fastpath.FlowStats()
 		if err != nil {
@@ -107,25 +105,6 @@ func (p *patient) connections() diagnosis.Check {
 		}
 		return finding(diagnosis.OK, "", "%d of at most %d", used, room)
 	}}
-}
-
-// conntrackRoom is how many connections there are in this network namespace, and may be; 0 when conntrack is not loaded.
-func conntrackRoom() (used, room int, err error) {
-	read := func(name string) (n int) {
-		text, e := os.ReadFile("/proc/sys/net/netfilter/" + name)
-		if e == nil {
-			n, e = strconv.Atoi(strings.TrimSpace(string(text)))
-		}
-		if err == nil {
-			err = e
-		}
-		return n
-	}
-	used, room = read("nf_conntrack_count"), read("nf_conntrack_max")
-	if os.IsNotExist(err) {
-		return 0, 0, nil
-	}
-	return used, room, err
 }
 
 // clock asks the kernel, which knows whether somebody keeps the time (adjtimex(2)).

@@ -24,7 +24,7 @@ var Views = append([]AnyView{
 	OSPFNeighbors("ospf6", 3), OSPFInterfaces("ospf6", 3), OSPFDatabase("ospf6", 3),
 	BabelNeighbors, BabelRoutes,
 	Uplinks,
-	FastPath, Drivers, Firewall, Flows, FlowsSummary, FlowLog, NAT, Labels,
+	FastPath, Drivers, Firewall, Flows, FlowsSummary, Connections, FlowLog, NAT, Labels,
 	Optics, Sensors, Power, Services, DHCP, NTP, Drops, Rates, Config, Log, Boot, Version, Doctor, Alarms,
 }, ServiceViews()...)
 

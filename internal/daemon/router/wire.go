@@ -27,21 +27,22 @@ import (
 
 // parts are the subsystems of one router, with their own types. Views read them.
 type parts struct {
-	inst     instance.Instance
-	log      *slog.Logger
-	health   *health.Book // what is wrong, told by all the others
-	tick     *tick.Tick   // the one slow clock, for what the kernel does not announce
-	firewall *firewall.Firewall
-	kernel   *kernel.Kernel
-	watcher  *kernel.Watcher // tells fastpath
-	routing  *routing.Routing
-	fastpath *fastpath.FastPath
-	offload  *offloader // tells fastpath what firewall says
-	flows    *flows.Table
-	flowLog  *flowLog
-	services *running
-	uplinks  *uplinks.Uplinks
-	reassert *reassert // puts back what others change of kernel
+	inst        instance.Instance
+	log         *slog.Logger
+	health      *health.Book // what is wrong, told by all the others
+	tick        *tick.Tick   // the one slow clock, for what the kernel does not announce
+	firewall    *firewall.Firewall
+	kernel      *kernel.Kernel
+	watcher     *kernel.Watcher // tells fastpath
+	routing     *routing.Routing
+	fastpath    *fastpath.FastPath
+	offload     *offloader // tells fastpath what firewall says
+	flows       *flows.Table
+	connections *roomWatch
+	flowLog     *flowLog
+	services    *running
+	uplinks     *uplinks.Uplinks
+	reassert    *reassert // puts back what others change of kernel
 }
 
 // newParts makes the subsystems. The voice is what services may pass on of the router; an empty one has nothing.
@@ -66,17 +67,18 @@ func newParts(inst instance.Instance, log *slog.Logger, voice voice) parts {
 	clock := tick.New()
 	clock.Add(fast.Look)
 	p := parts{
-		offload:  newOffloader(log.With("task", "firewall"), filter, fast),
-		inst:     inst,
-		log:      log,
-		health:   faults,
-		tick:     clock,
-		firewall: filter,
-		kernel:   kern,
-		watcher:  kernel.NewWatcher(log.With("task", "watcher"), fast),
-		routing:  routing.New(inst, faults, log.With("task", "routing")),
-		fastpath: fast,
-		flows:    book,
+		offload:     newOffloader(log.With("task", "firewall"), filter, fast),
+		inst:        inst,
+		log:         log,
+		health:      faults,
+		tick:        clock,
+		firewall:    filter,
+		kernel:      kern,
+		watcher:     kernel.NewWatcher(log.With("task", "watcher"), fast),
+		routing:     routing.New(inst, faults, log.With("task", "routing")),
+		fastpath:    fast,
+		flows:       book,
+		connections: &roomWatch{read: readRoom},
 		services: startServices(service.Host{RunDir: inst.RunDir, StateDir: live, Config: inst.Config, Own: own, Log: log,
 			Lines: voice.lines, Alarms: faults.Follow, Figures: voice.figures, Flows: records}, kern, faults, lines),
 		uplinks: lines,

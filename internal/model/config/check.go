@@ -45,6 +45,7 @@ func check(cfg *Config, secrets Secrets) *problems {
 	c.plans()
 	c.services()
 	c.protocols()
+	c.connections()
 	c.flowLog()
 	c.babel("routing.babel", cfg.Routing.Babel)
 	return c.problems

@@ -2,11 +2,7 @@
 
 package config
 
-import (
-	"maps"
-	"net/netip"
-	"slices"
-)
+import "net/netip"
 
 // FlowLog is which connections are remembered, where, and for how long.
 type FlowLog struct {
@@ -74,7 +70,7 @@ func (c *checker) flowLog() {
 		return
 	}
 	c.seconds("flow-log.interval", l.Interval, 10, 24*3600)
-	if !slices.ContainsFunc(slices.Collect(maps.Values(c.cfg.Interfaces)), func(i *Interface) bool { return i.Zone != "" }) {
+	if !c.cfg.Zoned() {
 		c.refuse("flow-log", "without zones the kernel keeps no connections that could be logged", "a zone on an interface", "")
 	}
 	for name, one := range l.Collectors {

@@ -23,6 +23,7 @@ type Config struct {
 	NAT         []NAT                  `yaml:"nat" json:"nat,omitempty" doc:"NAT rules. The first rule that matches a connection applies." ordered:"true"`
 	Limits      []SourceLimit          `yaml:"limits" json:"limits,omitempty" doc:"Limits for each host of a zone, so that one host cannot starve the others."`
 	Labels      *Labels                `yaml:"labels" json:"labels,omitempty" doc:"Labels flows by patterns in their first payload bytes, and can limit or drop them. Absent: no packet is inspected."`
+	Connections *Connections           `yaml:"connections" json:"connections,omitempty" doc:"Connections that the kernel keeps (conntrack): how many, and for how long. Absent: as many as the memory allows, with the kernel's own times."`
 	FlowLog     *FlowLog               `yaml:"flow-log" json:"flow-log,omitempty" doc:"Log of connections: who spoke with whom, when, how much, and by which addresses others saw it. {} is enough. Absent: no log."`
 	Routing     Routing                `yaml:"routing" json:"routing" doc:"Static routes and routing protocols."`
 	Uplinks     map[string]*Uplink     `yaml:"uplinks" json:"uplinks,omitempty" doc:"Lines to the Internet, by the names of their interfaces. When one fails, packets leave by the next at once, before routing protocols have moved their routes." names:"interface"`

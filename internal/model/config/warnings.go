@@ -35,6 +35,7 @@ func Warnings(cfg *Config) []Problem {
 		c.oddOSPF(in, "ospf3", in.OSPF3)
 	}
 	c.oddUplinks()
+	c.oddConnections()
 	c.oddLogins()
 	c.oddBabel("routing.babel", cfg.Routing.Babel)
 	list, _ := c.problems.shown()

@@ -260,6 +260,7 @@ func (f *FastPath) Apply(_ context.Context, d Desired) error {
 			return err
 		}
 	}
+	f.prog.control.store(controlTimeouts, timeoutWord(newProcSettings())) // the commit may have changed them
 	f.automatic = d.Auto
 	if err := f.restorePins(); err != nil {
 		return err

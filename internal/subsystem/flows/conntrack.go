@@ -225,6 +225,9 @@ const (
 	statsEarlyDrop    = 11
 )
 
+// Troubles is what conntrack could not do until now; all zero where it is not loaded.
+func Troubles(ctx context.Context) (Trouble, error) { return trouble(ctx) }
+
 // trouble adds up what all CPUs have counted.
 func trouble(ctx context.Context) (t Trouble, err error) {
 	s, err := nlmsg.Dial(unix.NETLINK_NETFILTER)

@@ -92,7 +92,11 @@ func Render(cfg *config.Config) (Desired, error) {
 		return Desired{}, err
 	}
 	d.Proxies = renderProxies(cfg)
-	d.Sysctls = renderSysctls(cfg, d.MultipathSeed)
+	memory, err := memoryBytes()
+	if err != nil {
+		return Desired{}, err
+	}
+	d.Sysctls = renderSysctls(cfg, d.MultipathSeed, memory)
 	d.AntiSpoof = renderAntiSpoof(cfg.Interfaces)
 	return d, nil
 }

@@ -66,8 +66,11 @@ func (k *Kernel) settingsDrifted() bool {
 	for range min(driftReads, len(list)) {
 		k.cursor = (k.cursor + 1) % len(list)
 		s := list[k.cursor]
+		if s.Machine && !k.own.OwnHost {
+			continue
+		}
 		now, ok, err := k.system.setting(s.Path)
-		if err == nil && ok && now != s.Value && !k.seen.held(settingsOf(s.Interface)) {
+		if err == nil && ok && now != k.former.wanted(s, now) && !k.seen.held(settingsOf(s.Interface)) {
 			return true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 
 	"minne/internal/base/affinity"
 	"minne/internal/base/atomicfile"
@@ -124,6 +125,19 @@ func (f *former) note(name string, index int, with func(p *formerPort)) error {
 	}
 	with(p)
 	return f.write()
+}
+
+// wanted is what a setting shall be that is now so. What Minne has changed once has a note of what there was before.
+func (f *former) wanted(s Sysctl, now string) string {
+	before, noted := f.Settings[s.Path]
+	if !noted {
+		before = now
+	}
+	was, err := strconv.Atoi(before)
+	if least, err2 := strconv.Atoi(s.Value); s.Least && err == nil && err2 == nil && was > least {
+		return before
+	}
+	return s.Value
 }
 
 // once puts a value into a note that has none for it: the first is what there was before Minne.

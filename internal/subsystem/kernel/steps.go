@@ -202,7 +202,7 @@ func (r *round) settings() error {
 	words, was := map[string][]string{}, map[string][]string{}
 	for _, s := range r.desired.Sysctls {
 		b := byName[s.Interface]
-		if b == nil && s.Interface != "" || b != nil && b.missing {
+		if b == nil && s.Interface != "" || b != nil && b.missing || s.Machine && !r.own.OwnHost {
 			continue
 		}
 		path := s.Path
@@ -215,6 +215,7 @@ func (r *round) settings() error {
 		if err != nil {
 			return err
 		}
+		s.Value = r.former.wanted(s, now)
 		if unmade := b != nil && b.link == nil; !ok && !unmade || ok && now == s.Value {
 			continue
 		}

@@ -85,12 +85,17 @@ func newStream() (*stream, error) {
 // streamBuffer is how many bytes the kernel may hold for us: used only while we are late, so a
 // generous part of the memory. A quarter of a GiB holds about half a million notifications.
 func streamBuffer() (int, error) {
+	memory, err := memoryBytes()
+	return int(min(max(memory/32, 8<<20), 256<<20)), err
+}
+
+// memoryBytes is the memory of the machine.
+func memoryBytes() (uint64, error) {
 	var host unix.Sysinfo_t
 	if err := unix.Sysinfo(&host); err != nil {
 		return 0, fmt.Errorf("size of memory: %w", err)
 	}
-	memory := uint64(host.Totalram) * uint64(host.Unit)
-	return int(min(max(memory/32, 8<<20), 256<<20)), nil
+	return uint64(host.Totalram) * uint64(host.Unit), nil
 }
 
 func (s *stream) close() { s.file.Close() }

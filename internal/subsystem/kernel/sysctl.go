@@ -28,6 +28,8 @@ type Sysctl struct {
 	Value     string
 	Interface string // the interface whose name is in Path; "" for the namespace's own
 	Lent      bool   // put back when the configuration has it no more
+	Machine   bool   // the whole machine's: only the instance that owns the host sets it
+	Least     bool   // a number; a larger one that was there before Minne stays
 }
 
 // words names the setting without the interface: "ipv6 accept_ra".
@@ -52,13 +54,15 @@ var icmpErrors = map[config.SysctlProfile][2]int{
 	"server": {50000, 5000},
 }
 
-func renderSysctls(cfg *config.Config, seed uint32) []Sysctl {
+// renderSysctls are the settings for a configuration on a machine with so many bytes of memory.
+func renderSysctls(cfg *config.Config, seed uint32, memory uint64) []Sysctl {
 	profile := cfg.System.SysctlProfile
 	list := routingSysctls(seed)
 	list = append(list, icmpSysctls(profile)...)
 	list = append(list, neighbourSysctls(profile)...)
 	list = append(list, allSysctls()...)
 	list = append(list, conntrackSysctls(cfg)...)
+	list = append(list, connectionSysctls(cfg, memory)...)
 	list = append(list, bridgeSysctls(cfg)...)
 	masters := cfg.Masters()
 	for _, name := range slices.Sorted(maps.Keys(cfg.Interfaces)) {
@@ -129,13 +133,9 @@ func allSysctls() []Sysctl {
 
 // conntrackSysctls are those of connection tracking, for a configuration with a firewall: one with
 // zones. They belong to the network namespace, and exist once the firewall's rules have loaded
-// conntrack. How many connections it keeps is the kernel's to say: nf_conntrack_max can only be set
-// in the host's first namespace.
+// conntrack.
 func conntrackSysctls(cfg *config.Config) []Sysctl {
-	zoned := slices.ContainsFunc(slices.Collect(maps.Values(cfg.Interfaces)), func(i *config.Interface) bool {
-		return i.Zone != ""
-	})
-	if !zoned {
+	if !cfg.Zoned() {
 		return nil
 	}
 	events := "2" // the kernel's own: of connections that begin while somebody listens

@@ -75,10 +75,9 @@ func BenchmarkThirtyThousand(t *testing.B) {
 	b.mu.Lock()
 	for n := range users {
 		s := b.host(n)
-		id := hostID{s.Login, s.MAC}
 		s.User, s.Kind, s.ID, s.Began, s.Active, s.read = fmt.Sprintf("user%d", n), "local", token(8), b.now, b.now, map[netip.Addr]Traffic{}
 		s.Addresses = append(s.Addresses, netip.AddrFrom16([16]byte{0x20, 1, 13, 0xb8, 12: byte(n >> 16), 13: byte(n >> 8), 14: byte(n), 15: 1}))
-		b.sessions[id] = s
+		b.put(s)
 		for _, a := range s.Addresses {
 			b.own(s.Login, a, s.MAC)
 			b.hosts.set(neighbour{"lan", a}, s.MAC, netlink.NUD_STALE)

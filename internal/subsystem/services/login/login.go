@@ -140,6 +140,7 @@ type Login struct {
 	settings Desired
 	of       map[string]string // login by interface
 	sessions map[hostID]*Session
+	having   map[userID]int                       // sessions
 	owners   map[string]map[netip.Addr]config.MAC // of admitted addresses, by login
 	vouchers map[string]*Voucher                  // by digest of their code
 	accounts map[string]*Account                  // of users with a quota
@@ -183,7 +184,7 @@ type Counters struct {
 func New(h service.Host) *Login {
 	l := &Login{
 		log: h.Log.With("service", "login"), runDir: h.RunDir, ready: make(chan struct{}),
-		settings: Desired{}, of: map[string]string{}, sessions: map[hostID]*Session{}, owners: map[string]map[netip.Addr]config.MAC{},
+		settings: Desired{}, of: map[string]string{}, sessions: map[hostID]*Session{}, having: map[userID]int{}, owners: map[string]map[netip.Addr]config.MAC{},
 		vouchers: map[string]*Voucher{}, accounts: map[string]*Account{}, blocked: map[config.MAC]Block{}, tries: map[string]*tries{}, clock: time.Now, unsaved: map[hostID]bool{},
 		gardenWoken: make(chan struct{}, 1), certifyWoken: make(chan struct{}, 1), ratesWoken: make(chan struct{}, 1), attempts: map[string]attempt{},
 	}

@@ -147,6 +147,9 @@ func TestVoucher(t *testing.T) {
 	if err := b.use(b.session(4), code); !errors.As(err, &words) || !strings.Contains(string(words), "bytes are used up") {
 		t.Errorf("a voucher that is used up: %v", err)
 	}
+	if len(b.having) != 0 {
+		t.Errorf("users with sessions: %v", b.having)
+	}
 	made, err = b.AddVouchers(VouchersWanted{Count: 1, Seconds: 3600, Devices: 1})
 	if err != nil {
 		t.Fatal(err)

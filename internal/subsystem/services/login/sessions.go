@@ -70,7 +70,7 @@ func (l *Login) open(path string) {
 	if err == nil {
 		err = store.Each(s, bucketSessions, func(_ string, v Session) {
 			v.before, v.read = v.Traffic, map[netip.Addr]Traffic{}
-			l.sessions[hostID{v.Login, v.MAC}] = &v
+			l.put(&v)
 			for _, a := range v.Addresses {
 				l.own(v.Login, a, v.MAC)
 			}
@@ -135,7 +135,7 @@ func (l *Login) begin(s *Session, also ...store.Change) error {
 		l.own(s.Login, a, s.MAC)
 	}
 	s.pending = true
-	l.sessions[id] = s
+	l.put(s)
 	written := *s
 	written.Addresses = slices.Clone(s.Addresses)
 	l.mu.Unlock()
@@ -146,7 +146,7 @@ func (l *Login) begin(s *Session, also ...store.Change) error {
 	case l.sessions[id] != s:
 		return errors.Join(errOver, l.store.Write(store.Change{Bucket: bucketSessions, Key: id.String()}))
 	case err != nil:
-		delete(l.sessions, id)
+		l.drop(s)
 		l.release(s, s.Addresses)
 		return err
 	}
@@ -261,7 +261,7 @@ func (l *Login) endAll(list []ending) {
 		if s == nil {
 			continue
 		}
-		delete(l.sessions, e.id)
+		l.drop(s)
 		delete(l.unsaved, e.id)
 		addresses[e.id.login] = append(addresses[e.id.login], s.Addresses...)
 		all = append(all, over{s, e.why})
@@ -292,12 +292,29 @@ func (l *Login) endAll(list []ending) {
 	l.wakeRates()
 }
 
+// userID names whose devices count together.
+type userID struct{ login, kind, user, voucher string }
+
+func (s *Session) of() userID { return userID{s.Login, s.Kind, s.User, s.Voucher} }
+
+// put and drop keep the sessions, and how many each user has. The caller holds mu.
+func (l *Login) put(s *Session) {
+	l.sessions[hostID{s.Login, s.MAC}] = s
+	l.having[s.of()]++
+}
+
+func (l *Login) drop(s *Session) {
+	delete(l.sessions, hostID{s.Login, s.MAC})
+	if l.having[s.of()]--; l.having[s.of()] <= 0 {
+		delete(l.having, s.of())
+	}
+}
+
 // devices counts the sessions of a user, without that of a host. The caller holds mu.
-func (l *Login) devices(s *Session) (n int) {
-	for _, o := range l.sessions {
-		if o.Login == s.Login && o.MAC != s.MAC && o.Kind == s.Kind && o.User == s.User && o.Voucher == s.Voucher {
-			n++
-		}
+func (l *Login) devices(s *Session) int {
+	n := l.having[s.of()]
+	if o := l.sessions[hostID{s.Login, s.MAC}]; o != nil && o.of() == s.of() {
+		n--
 	}
 	return n
 }

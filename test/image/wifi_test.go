@@ -47,7 +47,7 @@ done`
 
 // station is a wpa_supplicant of a host, with its network.
 func station(m *testimage.Machine, host, link string, network ...string) {
-	m.Write("/tmp/"+host+".conf", "sae_pwe=2\ncountry=DE\nnetwork={\n"+strings.Join(network, "\n")+"\n}")
+	m.Write("/tmp/"+host+".conf", "ctrl_interface=/tmp/ctl\nsae_pwe=2\ncountry=DE\nnetwork={\n"+strings.Join(network, "\n")+"\n}")
 	m.Run("ip netns exec " + host + " wpa_supplicant -B -D nl80211 -i " + link + " -c /tmp/" + host + ".conf -P /tmp/" + host + ".pid -f /tmp/" + host + ".log")
 }
 
@@ -133,9 +133,54 @@ func TestWiFi(t *testing.T) {
 	if out, code := m.Try("minne show config; minne show log"); code == "0" && strings.Contains(out, "we trust") {
 		t.Error("a passphrase is shown")
 	}
+	// The first network of the radio goes, and another one, which hostapd had made, is the first.
+	configure(m, `version: 1
+radios:
+  phy0: {country: DE, band: 5GHz, channel: 36}
+interfaces:
+  home: {wifi: {radio: phy0, access-point: {ssid: Home, security: wpa2, passphrase: home}}}
+  lan: {bridge: {ports: [home]}, addresses: [10.1.0.1/24]}
+`)
+	until(m, "ip netns exec c1 ping -c 1 -W 2 10.1.0.1")
 	// Without Wi-Fi, its programs and links go.
 	configure(m, "version: 1\ninterfaces: {lan: {dummy: {}, addresses: [10.1.0.1/24]}}\n")
 	if out := m.Run("iw dev"); strings.Contains(out, "Interface home") || strings.Contains(out, "Interface guests") || strings.Contains(out, "Interface far") || strings.Contains(out, "Interface uplink") {
 		t.Errorf("links stay:\n%s", out)
+	}
+}
+
+// TestRoaming has one network on two radios: a client changes over, and agrees on no keys anew (802.11r).
+func TestRoaming(t *testing.T) {
+	m := testimage.Boot(t, testimage.Options{Disk: testimage.Copy(t, "wifi"), Memory: 768})
+	shell(m)
+	m.Run("modprobe mac80211_hwsim radios=3; ip netns add c1; iw phy phy2 set netns name c1; ip -n c1 link set lo up")
+	m.Write("/tmp/secrets", airSecrets)
+	m.Run("mount -o remount,rw /config && (umask 077; cat /tmp/secrets >/etc/minne/secrets.yaml); mount -o remount,ro /config")
+	configure(m, `version: 1
+system: {hostname: attic}
+radios:
+  phy0: {country: DE, band: 5GHz, channel: 36}
+  phy1: {country: DE, band: 5GHz, channel: 44}
+interfaces:
+  home: {wifi: {radio: phy0, access-point: {ssid: Home, security: wpa2, passphrase: home, roaming: on}}}
+  attic: {wifi: {radio: phy1, access-point: {ssid: Home, security: wpa2, passphrase: home, roaming: on}}}
+  lan: {bridge: {ports: [home, attic]}, addresses: [10.1.0.1/24]}
+`)
+	station(m, "c1", "wlan2", `ssid="Home"`, "key_mgmt=FT-PSK", `psk="at home we trust"`, "scan_freq=5180 5220")
+	m.Run("ip -n c1 addr add 10.1.0.2/24 dev wlan2")
+	until(m, "ip netns exec c1 ping -c 1 -W 2 10.1.0.1")
+	cli := "ip netns exec c1 wpa_cli -p /tmp/ctl -i wlan2 "
+	for _, to := range []string{"attic", "home", "attic"} {
+		// Where the emulation is slow, frames are sent twice, and an access point refuses what answers the first.
+		m.Run("mac=$(cat /sys/class/net/" + to + "/address); until iw dev " + to + " station dump | grep -q 02:00:00:00:02:00; do " +
+			cli + "scan >/dev/null; sleep 8; " + cli + "scan_results | grep -q $mac && " + cli + "roam $mac; sleep 5; done")
+		until(m, cli+"status | grep -q wpa_state=COMPLETED")
+		said(t, m.Run(cli+"status"), "key_mgmt=FT-PSK")
+		until(m, "ip netns exec c1 ping -c 1 -W 2 10.1.0.1")
+	}
+	// The second access point never agreed on keys: it took those that the client had from the first.
+	if joined, again := m.Run("cat /run/minne/services/wifi-ap-phy0/output"), m.Run("cat /run/minne/services/wifi-ap-phy1/output"); !strings.Contains(joined, "pairwise key handshake completed") ||
+		strings.Contains(again, "pairwise key handshake completed") || !strings.Contains(again, "02:00:00:00:02:00 IEEE 802.11: associated") {
+		t.Errorf("the first access point says\n%s\nthe second\n%s", joined, again)
 	}
 }

@@ -24,6 +24,7 @@ type AccessPoint struct {
 	RADIUS     []RADIUS     `yaml:"radius" json:"radius,omitempty" doc:"RADIUS servers of enterprise security; the next one is asked when one is silent." ordered:"true"`
 	Isolate    *OnOff       `yaml:"isolate" json:"isolate,omitempty" doc:"Clients reach the router, but not each other. Two networks that are ports of one bridge are kept apart by isolated of the bridge." default:"off" enum:"on,off"`
 	Hidden     *OnOff       `yaml:"hidden" json:"hidden,omitempty" doc:"Beacons are without the network's name. It is found nevertheless: this is no protection." default:"off" enum:"on,off"`
+	Roaming    *OnOff       `yaml:"roaming" json:"roaming,omitempty" doc:"For networks of several access points with the same name and passphrase: clients change over without agreeing on keys anew (802.11r), may ask for neighbours and measurements (802.11k), and can be told to change over (802.11v). Some old devices do not join a network with 802.11r." default:"off" enum:"on,off"`
 	MaxClients int          `yaml:"max-clients" json:"max-clients,omitempty" doc:"Maximum of clients. Absent: as many as the driver takes." min:"1" max:"2007"`
 }
 
@@ -182,6 +183,9 @@ func (a *AccessPoint) check(c *checker, path, name, radio string) {
 		c.refuse(path+".ssid", fmt.Sprintf("%s has this name on the same radio", other), "a name for each network", "")
 	}
 	c.taken[radioSSID{radio, a.SSID}] = name
+	if a.Roaming.On() && !a.Security.Personal() && a.Security != Enterprise {
+		c.refuse(path+".roaming", fmt.Sprintf("security %s has no keys that access points could share", a.Security), "security: wpa2, wpa2+wpa3, wpa3 or enterprise, or no roaming", "")
+	}
 	switch enterprise := a.Security == Enterprise; {
 	case enterprise && len(a.RADIUS) == 0:
 		c.refuse(path, "security enterprise needs a RADIUS server", "radius: [{address: ADDRESS, secret: NAME}]", "")

@@ -168,6 +168,9 @@ func (d Desired) network(l *lines, name string, a *config.AccessPoint) {
 		l.add("bridge=%s", bridge)
 	}
 	keys, protect := suites(a.Security)
+	if a.Roaming.On() {
+		keys = fast(keys)
+	}
 	if keys != "" {
 		l.add("wpa=2\nwpa_key_mgmt=%s\nrsn_pairwise=CCMP\nieee80211w=%d", keys, protect)
 	}
@@ -179,11 +182,14 @@ func (d Desired) network(l *lines, name string, a *config.AccessPoint) {
 			l.add("sae_require_mfp=1\nsae_pwe=2")
 		}
 	case a.Security == config.Enterprise:
-		l.add("ieee8021x=1\nnas_identifier=%s", cmp.Or(d.cfg.System.Hostname, "minne"))
+		l.add("ieee8021x=1\nnas_identifier=%s", d.identifier(name, a))
 		for _, r := range a.RADIUS {
 			secret, _ := d.secrets.Get(r.Secret)
 			l.add("auth_server_addr=%s\nauth_server_port=%d\nauth_server_shared_secret=%s", r.Address, r.Port, secret)
 		}
+	}
+	if a.Roaming.On() {
+		d.roaming(l, name, a)
 	}
 	if a.Isolate.On() {
 		l.add("ap_isolate=1")

@@ -314,14 +314,25 @@ func (c *Client) Apply(ctx context.Context, d Desired) error {
 	}
 	all, links := d.programs(m, c.runDir)
 	for _, key := range c.Known() { // one whose radio changed or went ends before its link does
-		if _, stays := all[key]; !stays {
-			if err := c.Of(key).Stop(ctx); err != nil {
-				return err
-			}
+		_, stays := all[key]
+		// So does one that gets another link: the interfaces that it made itself go when it ends, and the new link may be one of them.
+		if of := c.made(key); stays && (of == nil || slices.Equal(of, []string{links[key].name})) {
+			continue
+		}
+		if err := c.Of(key).Stop(ctx); err != nil {
+			return err
 		}
 	}
 	c.absent(m)
-	if err := c.remove(ctx, conn, slices.DeleteFunc(before, func(name string) bool { return slices.Contains(d.names(), name) })); err != nil {
+	wanted := func(name string) bool {
+		for _, l := range links {
+			if l.name == name {
+				return true
+			}
+		}
+		return false
+	}
+	if err := c.remove(ctx, conn, slices.DeleteFunc(before, wanted)); err != nil {
 		return err
 	}
 	if err := c.tune(ctx, conn, m); err != nil {
@@ -345,11 +356,18 @@ func (c *Client) Stop(ctx context.Context) error { return c.Apply(ctx, Desired{}
 func (c *Client) madeLinks() (names []string) {
 	names = slices.Clone(c.fresh)
 	for _, key := range c.Known() {
-		if b, err := os.ReadFile(filepath.Join(program.Dir(c.runDir, prefix+key), made)); err == nil {
-			names = append(names, strings.Fields(string(b))...)
-		}
+		names = append(names, c.made(key)...)
 	}
 	return names
+}
+
+// made are those of one program; nil for a program that has none.
+func (c *Client) made(key string) []string {
+	b, err := os.ReadFile(filepath.Join(program.Dir(c.runDir, prefix+key), made))
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(b))
 }
 
 // drop removes links where Wi-Fi ends.

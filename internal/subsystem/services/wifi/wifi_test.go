@@ -22,13 +22,13 @@ radios:
   low: {match: {mac: "02:00:00:00:02:00"}, country: DE, band: 2.4GHz, channel: 6, width: 40MHz}
 interfaces:
   guests: {wifi: {radio: phy0, access-point: {ssid: Gäste, security: wpa3, passphrase: phrase, isolate: on, max-clients: 40}}, zone: guests}
-  home: {wifi: {radio: phy0, access-point: {ssid: Home, passphrase: phrase}}}
+  home: {wifi: {radio: phy0, access-point: {ssid: Home, passphrase: phrase, roaming: on}}}
   open: {wifi: {radio: phy0, access-point: {ssid: "Come in", security: open, hidden: on}}}
   owe: {wifi: {radio: phy0, access-point: {ssid: "#shy", security: owe}}}
   work:
     wifi:
       radio: phy0
-      access-point: {ssid: Work, security: enterprise, radius: [{address: 192.0.2.1, secret: shared}, {address: "2001:db8::1", port: 1645, secret: shared}]}
+      access-point: {ssid: Work, security: enterprise, roaming: on, radius: [{address: 192.0.2.1, secret: shared}, {address: "2001:db8::1", port: 1645, secret: shared}]}
   old: {disabled: on, wifi: {radio: phy0, access-point: {ssid: Old, security: open}}}
   uplink: {wifi: {radio: up, station: {ssid: Mast, security: enterprise, bssid: "02:00:00:00:09:00", eap: {identity: mast-7, anonymous-identity: nobody, password: shared, ca-certificate: ca.pem, domain: isp.example}}}, zone: wan}
   far: {wifi: {radio: low, mesh: {id: village, passphrase: phrase}}}

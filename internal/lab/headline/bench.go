@@ -7,6 +7,7 @@ import (
 
 	"minne/internal/lab/algo/kernelfib"
 	"minne/internal/lab/bench/fibbench"
+	"minne/internal/lab/bench/flowlogbench"
 	"minne/internal/lab/closedloop"
 	"minne/internal/lab/device"
 	"minne/internal/lab/fulltable"
@@ -33,6 +34,7 @@ type Bench struct {
 	programs    once[*programcost.Bed]
 	shaped      once[*shapedBench]
 	cores       once[*coresBench]
+	log         once[*flowlogbench.Log]
 	lookups     once[*fibbench.Report]
 	teardowns   []func() error
 }

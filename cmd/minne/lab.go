@@ -39,6 +39,7 @@ var labCommands = []struct {
 		newLabEnergyCommand,
 		newLabMatrixCommand,
 		newLabResponsivenessCommand,
+		newLabFailoverCommand,
 		newLabNICsCommand,
 		newLabHeadlineCommand,
 		newLabPaperCommand,

@@ -10,6 +10,7 @@ import (
 	"minne/internal/lab/bench/flowlogbench"
 	"minne/internal/lab/closedloop"
 	"minne/internal/lab/device"
+	"minne/internal/lab/failover"
 	"minne/internal/lab/fulltable"
 	"minne/internal/lab/programcost"
 )
@@ -33,6 +34,7 @@ type Bench struct {
 	bridges     once[*closedloop.Bridges]
 	programs    once[*programcost.Bed]
 	shaped      once[*shapedBench]
+	failing     once[*failover.Bed]
 	cores       once[*coresBench]
 	log         once[*flowlogbench.Log]
 	lookups     once[*fibbench.Report]

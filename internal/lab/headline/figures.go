@@ -19,7 +19,7 @@ const (
 // figures are the headline, in the order in which they are measured: those that
 // share equipment stand together. Frames are the least (64 bytes with FCS, IPv6 84),
 // on one core, in a closed loop; ratios of packets per second include generator and sink.
-var figures = slices.Concat(forwarding, policies, translations, logins, links, shaped, cores, lookups, flows, logged)
+var figures = slices.Concat(forwarding, policies, translations, logins, links, shaped, deaths, cores, lookups, flows, logged)
 
 var forwarding = []definition{
 	{"forward.ipv4.one-route", "packets per second of the fast path, one route, one flow", "×", "kernel",

@@ -49,6 +49,15 @@ var Uplinks = View[Nothing, show.UplinksView]{
 	Print: only[Nothing](show.Uplinks),
 }
 
+// PolicyRouting is show policy-routing.
+var PolicyRouting = View[Nothing, show.PolicyRoutingView]{
+	Text: Text{Path: "policy-routing", Short: "Show the rules of policy routing: which uplinks they choose, and which of them are passed on"},
+	Read: func(_ context.Context, d *Daemon, _ Nothing) (show.PolicyRoutingView, error) {
+		return show.PolicyRoutingView{Rules: d.parts.uplinks.ObservePolicy()}, nil
+	},
+	Print: only[Nothing](show.PolicyRouting),
+}
+
 // severUplink ends the connections that were translated to addresses of an uplink that has failed: what they send by another one
 // would have the wrong source.
 func severUplink(log *slog.Logger) func(context.Context, []netip.Addr) {

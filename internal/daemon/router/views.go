@@ -23,7 +23,7 @@ var Views = append([]AnyView{
 	OSPFNeighbors("ospf", 0), OSPFInterfaces("ospf", 0), OSPFDatabase("ospf", 0),
 	OSPFNeighbors("ospf6", 3), OSPFInterfaces("ospf6", 3), OSPFDatabase("ospf6", 3),
 	BabelNeighbors, BabelRoutes,
-	Uplinks,
+	Uplinks, PolicyRouting,
 	FastPath, Drivers, Firewall, Flows, FlowsSummary, Connections, FlowLog, NAT, Labels,
 	Optics, Sensors, Power, Services, DHCP, NTP, Drops, Rates, Config, Log, Boot, Version, Doctor, Alarms,
 }, ServiceViews()...)

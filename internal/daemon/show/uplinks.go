@@ -65,6 +65,24 @@ func Uplinks(w io.Writer, v UplinksView) error {
 	return checks.write(w)
 }
 
+// PolicyRoutingView answers show policy-routing.
+type PolicyRoutingView struct {
+	Rules []uplinks.ObservedRule `json:"rules"`
+}
+
+// PolicyRouting prints the rules of policy routing in their order.
+func PolicyRouting(w io.Writer, v PolicyRoutingView) error {
+	if len(v.Rules) == 0 {
+		_, err := fmt.Fprintln(w, "no policy routing: the configuration has no section routing.policy")
+		return err
+	}
+	t := table{head: []string{">Rule", "~Selects", "Uplink", "!State", ">IPv4", ">IPv6", "~Reason"}}
+	for _, r := range v.Rules {
+		t.row(fmt.Sprint(r.Number), r.Selects, r.Uplink, r.State, fmt.Sprint(r.Kernel[0]), fmt.Sprint(r.Kernel[1]), orDash(r.Reason))
+	}
+	return t.write(w)
+}
+
 func joined[T fmt.Stringer](list []T) string {
 	var words []string
 	for _, v := range list {

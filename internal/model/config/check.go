@@ -43,6 +43,7 @@ func check(cfg *Config, secrets Secrets) *problems {
 	c.staticRoutes()
 	c.uplinks()
 	c.plans()
+	c.policyRouting()
 	c.services()
 	c.protocols()
 	c.connections()

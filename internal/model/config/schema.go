@@ -84,6 +84,7 @@ type Match struct {
 // Routing holds static routes and routing protocols.
 type Routing struct {
 	Static []StaticRoute          `yaml:"static" json:"static,omitempty" doc:"Static routes."`
+	Policy []PolicyRoute          `yaml:"policy" json:"policy,omitempty" doc:"Policy routing: rules that choose the uplink by source, destination, interface, protocol, ports or DSCP. The first that matches decides. Routes other than the default route come first." ordered:"true"`
 	BGP    *BGP                   `yaml:"bgp" json:"bgp,omitempty" doc:"BGP (RFC 4271, RFC 4760)."`
 	OSPF   *OSPF                  `yaml:"ospf" json:"ospf,omitempty" doc:"OSPFv2 for IPv4 (RFC 2328)."`
 	OSPF3  *OSPF                  `yaml:"ospf3" json:"ospf3,omitempty" doc:"OSPFv3 for IPv6 (RFC 5340)."`

@@ -162,6 +162,7 @@ type Rule struct {
 	Table    uint32 // where all packets are looked up; 0 for a rule that chooses, or does something else
 	Pass     uint32 // interface group whose routes the lookup passes over (suppress_ifgroup); 0 for none
 	VRF      bool   // about packets of links that belong to a VRF, and of no others (l3mdev)
+	Policy   bool   // of the file's policy routing, which Minne wrote
 	Partial  bool   // of those about some only, or it does something else than ask the VRF's table
 	Deleted  bool
 }

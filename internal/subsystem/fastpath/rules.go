@@ -21,6 +21,10 @@ import (
 // Behind main, the kernel has a rule for table default, which is empty unless somebody puts routes there.
 // Then it is asked for whatever main has no route to, destinations and sources: that is the kernel's.
 
+// ownPolicy says that the file's own rules decide. They choose by more than the destination, which the program can't repeat yet:
+// the kernel forwards their families.
+const ownPolicy = "routing.policy"
+
 // fallbackRoute identifies a route of table default.
 type fallbackRoute struct {
 	prefix, source netip.Prefix
@@ -74,6 +78,8 @@ func (t *tables) readRules(family uint8) (passRules, string) {
 	slices.SortFunc(rules, func(a, b rib.Rule) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Table, b.Table))
 	})
+	policy := slices.ContainsFunc(rules, func(r rib.Rule) bool { return r.Policy })
+	rules = slices.DeleteFunc(rules, func(r rib.Rule) bool { return r.Policy }) // named last: others are a fault
 	local, main, pass := false, false, passRules{}
 	for i, r := range rules {
 		own := r.Table == rib.TableLocal || r.Table == rib.TableMain || r.Table == rib.TableDefault
@@ -100,6 +106,9 @@ func (t *tables) readRules(family uint8) (passRules, string) {
 	}
 	if !main {
 		return passRules{}, "no ip rule for tables local and main"
+	}
+	if policy {
+		return passRules{}, ownPolicy
 	}
 	if pass.table == 0 {
 		return passRules{}, "" // what is passed over is found in main again

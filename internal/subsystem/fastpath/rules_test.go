@@ -20,6 +20,7 @@ func TestRules(t *testing.T) {
 	pass := func(priority uint32) rib.Rule {
 		return rib.Rule{Family: unix.AF_INET, Priority: priority, Table: rib.TableMain, Pass: 77}
 	}
+	own := rib.Rule{Family: unix.AF_INET, Priority: 20001, Policy: true}
 	vrf := rib.Rule{Family: unix.AF_INET, Priority: 1000, VRF: true}
 	route := map[fallbackRoute]uint8{{prefix: netip.MustParsePrefix("203.0.113.0/24")}: 0}
 	route6 := map[fallbackRoute]uint8{{prefix: netip.MustParsePrefix("2001:db8::/32")}: 0}
@@ -45,6 +46,8 @@ func TestRules(t *testing.T) {
 		{"the other table first", nil, []rib.Rule{to(0, rib.TableLocal), to(99, 4711), pass(100), to(32766, rib.TableMain)}, "priority 99"},
 		{"two other tables", nil, []rib.Rule{to(0, rib.TableLocal), pass(100), to(101, 4711), to(102, 4712), to(32766, rib.TableMain)}, "priority 102"},
 		{"passed over twice", nil, []rib.Rule{to(0, rib.TableLocal), pass(100), pass(101), to(32766, rib.TableMain)}, "priority 101"},
+		{"the file's own", nil, []rib.Rule{to(0, rib.TableLocal), own, to(32766, rib.TableMain)}, ownPolicy},
+		{"the file's own and another's", nil, []rib.Rule{to(0, rib.TableLocal), own, to(50, 0), to(32766, rib.TableMain)}, "priority 50"},
 		{"none at all", nil, []rib.Rule{}, "no ip rule"},
 		{"none was told", nil, nil, ""},
 		{"routes of table default", route, []rib.Rule{to(0, rib.TableLocal), to(32766, rib.TableMain), to(32767, rib.TableDefault)}, "table default has routes"},

@@ -48,7 +48,7 @@ func (f *FastPath) Trouble() map[string]string {
 	}
 	var rules []string
 	for which, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		if why := f.tables.rulesWords(family); why != "" {
+		if why := f.tables.rulesWords(family); why != "" && why != ownPolicy {
 			rules = append(rules, familyNames[which]+": "+why)
 		}
 	}

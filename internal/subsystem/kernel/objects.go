@@ -150,6 +150,7 @@ func decodeRule(m nlmsg.Message) (r rib.Rule, ok bool) {
 	}
 	const toTable = 1 // FR_ACT_TO_TBL
 	r = rib.Rule{Family: b[0]}
+	own := false
 	table, all := uint32(b[4]), b[1] == 0 && b[2] == 0 && b[3] == 0 && b[7] == toTable
 	for kind, value := range nlmsg.Attributes(b[ruleLen:]) {
 		switch kind {
@@ -165,6 +166,8 @@ func decodeRule(m nlmsg.Message) (r rib.Rule, ok bool) {
 		case fraL3MasterDevice:
 			r.VRF = true
 		case fraProtocol:
+			const minne = 0x4d
+			own = len(value) > 0 && value[0] == minne
 		default:
 			all = false
 		}
@@ -173,8 +176,10 @@ func decodeRule(m nlmsg.Message) (r rib.Rule, ok bool) {
 	if native.Uint32(b[8:])&invert != 0 {
 		r.VRF, all = false, false
 	}
+	const first, last = 20000, 22000 // of the rules of policy routing (package uplinks)
+	r.Policy = own && r.Priority >= first && r.Priority <= last
 	r.Partial = r.VRF && (!all || r.Pass != 0)
-	if all && !r.VRF {
+	if all && !r.VRF && !r.Policy {
 		r.Table = table
 	} else {
 		r.Pass = 0

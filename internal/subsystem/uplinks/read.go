@@ -20,6 +20,8 @@ type observed struct {
 	rules  [2][2]bool // by family: the one that passes over, the one for Table
 	routes [2]map[route]bool
 	links  map[string]linkState
+	policy [2]map[placedRule]bool
+	tables [2]map[uint32]map[route]bool // those of uplinks that rules of policy routing choose
 }
 
 type linkState struct {
@@ -31,7 +33,7 @@ type linkState struct {
 }
 
 // look reads what stands in the kernel.
-func look(ctx context.Context, names map[string]bool) (o observed, err error) {
+func look(ctx context.Context, names map[string]bool, policy []PolicyRule) (o observed, err error) {
 	s, err := nlmsg.Dial(unix.NETLINK_ROUTE, unix.NETLINK_GET_STRICT_CHK, unix.NETLINK_EXT_ACK)
 	if err != nil {
 		return o, err
@@ -41,8 +43,11 @@ func look(ctx context.Context, names map[string]bool) (o observed, err error) {
 		if o.rules[which], err = readRules(ctx, s, family); err != nil {
 			return o, fmt.Errorf("reading the rules: %w", err)
 		}
-		if o.routes[which], err = readRoutes(ctx, s, family); err != nil {
+		if o.routes[which], err = readRoutes(ctx, s, family, Table); err != nil {
 			return o, fmt.Errorf("reading table %d: %w", uint32(Table), err)
+		}
+		if err = o.readPolicy(ctx, s, which, tablesOf(policy)); err != nil {
+			return o, fmt.Errorf("reading policy routing: %w", err)
 		}
 	}
 	links, err := dump.Whole(netlink.LinkList)
@@ -111,11 +116,12 @@ func readRules(ctx context.Context, s *nlmsg.Socket, family uint8) (found [2]boo
 	return found, err
 }
 
-func readRoutes(ctx context.Context, s *nlmsg.Socket, family uint8) (map[route]bool, error) {
+// readRoutes reads the routes of a table.
+func readRoutes(ctx context.Context, s *nlmsg.Socket, family uint8, of uint32) (map[route]bool, error) {
 	found := map[route]bool{}
 	body := make([]byte, unix.SizeofRtMsg)
 	body[0] = family
-	body = nlmsg.AppendAttr32(body, unix.RTA_TABLE, Table)
+	body = nlmsg.AppendAttr32(body, unix.RTA_TABLE, of)
 	_, err := s.Ask(ctx, unix.RTM_GETROUTE, unix.NLM_F_DUMP, body, func(m nlmsg.Message) error {
 		if m.Type != unix.RTM_NEWROUTE || len(m.Body) < unix.SizeofRtMsg {
 			return nil
@@ -135,8 +141,11 @@ func readRoutes(ctx context.Context, s *nlmsg.Socket, family uint8) (map[route]b
 				r.Index = int(native.Uint32(value))
 			}
 		}
-		if table != Table {
+		if table != of {
 			return nil
+		}
+		if of != Table {
+			r.Table = of
 		}
 		if dst.IsValid() {
 			r.Prefix = netip.PrefixFrom(dst, int(m.Body[1]))

@@ -13,8 +13,9 @@ import (
 
 // Desired is what the configuration says of uplinks.
 type Desired struct {
-	Lines []Line // the preferred ones first
-	BFD   bool   // a peer on one of them has BFD
+	Lines  []Line       // the preferred ones first
+	BFD    bool         // a peer on one of them has BFD
+	Policy []PolicyRule // in their order
 }
 
 // Line is one uplink.
@@ -52,6 +53,7 @@ func Render(cfg *config.Config) (d Desired) {
 		}
 		d.Lines = append(d.Lines, l)
 	}
+	d.Policy = renderPolicy(cfg)
 	slices.SortFunc(d.Lines, func(a, b Line) int { return cmp.Or(a.Priority-b.Priority, cmp.Compare(a.Name, b.Name)) })
 	return d
 }

@@ -64,6 +64,7 @@ type Uplinks struct {
 	off     map[string]bool
 	learned map[string][]netip.Addr // gateways that providers gave, by who learned them and the interface
 	seen    observed
+	policy  policy
 	stop    func() // of those who watch
 
 	changes uint64 // of routes, at the last tick
@@ -135,7 +136,7 @@ func (u *Uplinks) Plan(_ context.Context, d Desired) (list []plan.Change, err er
 	for _, name := range slices.Sorted(maps.Keys(had)) {
 		list = append(list, plan.Change{Action: plan.Remove, Object: "uplink " + name})
 	}
-	return list, nil
+	return append(list, planPolicy(u.desired.Policy, d.Policy)...), nil
 }
 
 // Apply puts the rules in place and begins to watch the uplinks.
@@ -172,6 +173,7 @@ func (u *Uplinks) Apply(ctx context.Context, d Desired) error {
 			u.host.Health.Clear("uplink " + name)
 		}
 	}
+	u.replacePolicy(u.desired.Policy, d.Policy)
 	u.desired, u.applied = d, true
 	err := u.reconcile(ctx)
 	u.watch()
@@ -331,6 +333,10 @@ func (u *Uplinks) ticked(ctx context.Context) {
 	for _, l := range u.all {
 		waiting = waiting || l.grouped || l.dead != "" || !l.unproven.IsZero()
 	}
+	if u.policy.ticks++; len(u.desired.Policy) > 0 && u.policy.ticks >= policyTicks {
+		u.policy.ticks = 0
+		u.Poke()
+	}
 	if !waiting {
 		return
 	}
@@ -352,7 +358,7 @@ func (u *Uplinks) reconcile(ctx context.Context) error {
 	for _, l := range u.all {
 		names[l.Name] = true
 	}
-	o, err := look(ctx, names)
+	o, err := look(ctx, names, u.desired.Policy)
 	if err != nil {
 		return err
 	}
@@ -396,6 +402,7 @@ func (u *Uplinks) settle(ctx context.Context) error {
 			}
 		}
 	}
+	u.steer(&m)
 	turned := u.turn(&m, grouped)
 	for which := range families { // behind the groups: nothing is passed over then that has no other way
 		for r := range u.seen.routes[which] {

@@ -3,6 +3,7 @@
 package uplinks
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -42,8 +43,9 @@ func whichOf(a netip.Addr) int {
 	return 1
 }
 
-// route is one of Table: a default route (Prefix is zero) or a network on a link.
+// route is one of Table or of an uplink's table: a default route (Prefix is zero) or a network on a link.
 type route struct {
+	Table   uint32 // 0 for Table
 	Prefix  netip.Prefix
 	Gateway netip.Addr // invalid: the link itself
 	Index   int        // interface
@@ -99,7 +101,7 @@ func (m *messages) route(add bool, which int, r route) {
 		native.PutUint32(body[8:], unix.RTNH_F_ONLINK)
 		body = nlmsg.AppendAttr(body, unix.RTA_GATEWAY, r.Gateway.AsSlice())
 	}
-	body = nlmsg.AppendAttr32(body, unix.RTA_TABLE, Table)
+	body = nlmsg.AppendAttr32(body, unix.RTA_TABLE, cmp.Or(r.Table, Table))
 	body = nlmsg.AppendAttr32(body, unix.RTA_OIF, uint32(r.Index))
 	if which == 1 {
 		body = nlmsg.AppendAttr32(body, unix.RTA_PRIORITY, 1024)

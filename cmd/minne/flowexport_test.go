@@ -137,9 +137,9 @@ func TestFlowExport(t *testing.T) {
 	b.want(0, "", "clear", "connections", "proto", "tcp")
 	log := b.logged(60, "--proto", "tcp", "--top", "1000")
 	for until := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		var sent []flowexport.Collector
+		var sent flowexport.Observed
 		b.json(&sent, "show", "flows", "collectors", "--json")
-		if len(sent) == 2 && sent[0].Records >= 60 && sent[1].Records >= 60 && sent[0].Lost+sent[1].Lost == 0 {
+		if c := sent.Collectors; len(c) == 2 && c[0].Records >= 60 && c[1].Records >= 60 && c[0].Lost+c[1].Lost == 0 {
 			break
 		}
 		if time.Now().After(until) {

@@ -113,7 +113,7 @@ func (b *bench) says() string {
 	return strings.Join(words, "\n")
 }
 
-// holds waits until exactly these ways are the kernel's.
+// holds waits until exactly these ways are the kernel's, and the program sends the packets of the others where they are to come out.
 func (b *bench) holds(all []*wayOf, ways string, want Reason) {
 	b.t.Helper()
 	for i, w := range all {
@@ -123,7 +123,8 @@ func (b *bench) holds(all []*wayOf, ways string, want Reason) {
 		}
 		eventually(b.t, fmt.Sprintf("%s: %v", w.name, expected), func() bool {
 			b.look()
-			return b.run(w.frame, w.in).Reason == expected
+			v := b.run(w.frame, w.in)
+			return v.Reason == expected && (expected != Forwarded || w.out(v.Packet))
 		})
 	}
 }

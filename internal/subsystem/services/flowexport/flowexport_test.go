@@ -226,12 +226,12 @@ func TestStreams(t *testing.T) {
 				}
 				conn.Close()
 			}
-			if got, _ := x.Observe(ctx); got[0].Records != 10000 || got[0].Lost != 0 {
+			if got, _ := x.Observe(ctx); got.Collectors[0].Records != 10000 || got.Collectors[0].Lost != 0 {
 				t.Errorf("%+v", got)
 			}
 			end(resident.ErrRemoved)
 			<-ended
-			if got, _ := x.Observe(ctx); len(got) != 0 {
+			if got, _ := x.Observe(ctx); len(got.Collectors) != 0 {
 				t.Errorf("removed, but there is %+v", got)
 			}
 			if transport == "tls" {
@@ -263,7 +263,7 @@ func TestFullQueue(t *testing.T) {
 	list := sample(waiting)
 	x.feed.Tell(list)
 	x.feed.Tell(list[:7])
-	if got, _ := x.Observe(t.Context()); got[0].Waiting != waiting || got[0].Lost != 7 {
+	if got, _ := x.Observe(t.Context()); got.Collectors[0].Waiting != waiting || got.Collectors[0].Lost != 7 {
 		t.Errorf("%+v", got)
 	}
 	ctx, end := context.WithCancel(t.Context())

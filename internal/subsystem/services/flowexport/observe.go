@@ -22,8 +22,13 @@ type Collector struct {
 	Lost     uint64 `json:"lost"`    // records that came while too many waited
 }
 
+// Observed is all collectors, by name.
+type Observed struct {
+	Collectors []Collector `json:"collectors"`
+}
+
 // Observe shows what was sent.
-func (x *Exporter) Observe(context.Context) ([]Collector, error) {
+func (x *Exporter) Observe(context.Context) (Observed, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	list := []Collector{}
@@ -33,12 +38,12 @@ func (x *Exporter) Observe(context.Context) ([]Collector, error) {
 		one.Waiting, one.Lost = c.queue.Figures()
 		list = append(list, one)
 	}
-	return list, nil
+	return Observed{list}, nil
 }
 
-func table(list []Collector) service.Table {
+func table(v Observed) service.Table {
 	t := service.Table{Head: []string{"Collector", "Address", "Format", ">Records", ">Messages", ">Waiting", ">Lost"}, Empty: "The flow log has no collectors."}
-	for _, c := range list {
+	for _, c := range v.Collectors {
 		t.Rows = append(t.Rows, []string{c.Name, c.At, c.Format, strconv.FormatUint(c.Records, 10), strconv.FormatUint(c.Messages, 10),
 			strconv.Itoa(c.Waiting), strconv.FormatUint(c.Lost, 10)})
 	}

@@ -156,13 +156,18 @@ func (x *Exporter) collector(name string, s Settings) *collector {
 	return c
 }
 
-func (x *Exporter) removed(name string) {
+// Apply sends to these collectors, and forgets the others with what waits for them.
+func (x *Exporter) Apply(ctx context.Context, want map[string]Settings) error {
+	err := x.Service.Apply(ctx, want)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if c := x.collectors[name]; c != nil {
-		c.queue.Close()
-		delete(x.collectors, name)
+	for name, c := range x.collectors {
+		if _, stays := want[name]; !stays {
+			c.queue.Close()
+			delete(x.collectors, name)
+		}
 	}
+	return err
 }
 
 // Run exports until ctx ends, and then what the log has written at its end.
@@ -202,11 +207,6 @@ func (x *Exporter) work(ctx context.Context, name string, s Settings, up func())
 		return nil
 	}
 	c := x.collector(name, s)
-	defer func() {
-		if errors.Is(context.Cause(ctx), resident.ErrRemoved) {
-			x.removed(name)
-		}
-	}()
 	up() // a collector that does not answer is no reason to refuse a commit
 	conn, err := dial(ctx, s)
 	if err != nil {

@@ -24,6 +24,18 @@ func Numbers(list []CPURange) (all []int) {
 	return slices.Compact(all)
 }
 
+// ForwardingCPUs are those that forward, of the ones that run: those of the list forwarding, else all that are not in control, else all.
+func ForwardingCPUs(forwarding, control, online []int) []int {
+	if forwarding != nil {
+		return forwarding
+	}
+	rest := slices.DeleteFunc(slices.Clone(online), func(c int) bool { return slices.Contains(control, c) })
+	if len(rest) == 0 {
+		return slices.Clone(online)
+	}
+	return rest
+}
+
 // CPURange is some CPUs in a row, often one.
 type CPURange struct{ First, Last int }
 

@@ -52,11 +52,7 @@ func (d *Desired) renderSpread(cfg *config.Config) {
 
 // spreadOver are the CPUs that packets are spread over, of those that run.
 func (d *Desired) spreadOver(online []int) []int {
-	list := d.SpreadOver
-	if list == nil {
-		list = slices.DeleteFunc(slices.Clone(online), func(c int) bool { return slices.Contains(d.SpreadNot, c) })
-	}
-	list = slices.DeleteFunc(slices.Clone(list), func(c int) bool { return !slices.Contains(online, c) })
+	list := slices.DeleteFunc(slices.Clone(config.ForwardingCPUs(d.SpreadOver, d.SpreadNot, online)), func(c int) bool { return !slices.Contains(online, c) })
 	if len(list) == 0 {
 		list = slices.Clone(online)
 	}

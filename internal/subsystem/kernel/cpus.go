@@ -35,13 +35,7 @@ func renderCPUs(cfg *config.Config) *DesiredCPUs {
 
 // forwarding are the processors that forward, of those that run.
 func (d *DesiredCPUs) forwarding(online []int) []int {
-	list := slices.Clone(online)
-	if d.Forwarding != nil {
-		list = d.Forwarding
-	} else if rest := slices.DeleteFunc(slices.Clone(online), func(c int) bool { return slices.Contains(d.Control, c) }); len(rest) > 0 {
-		list = rest
-	}
-	return list
+	return config.ForwardingCPUs(d.Forwarding, d.Control, online)
 }
 
 // lacking are the processors of the configuration that do not run.

@@ -15,6 +15,16 @@ type Hopeless struct{ Err error }
 func (h Hopeless) Error() string { return h.Err.Error() }
 func (h Hopeless) Unwrap() error { return h.Err }
 
+// Pause waits for a time, or for the end of ctx, which is then its error.
+func Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
 // Until asks ready again and again until it returns nil, at most for the given
 // time. The error says what was waited for and what stood in the way last.
 func Until(ctx context.Context, most time.Duration, what string, ready func() error) error {

@@ -113,7 +113,7 @@ func (r *routed) measureSmall(ctx context.Context, o DaemonOptions, result *Daem
 	if err := r.device.Install(ctx, outPort, o.Table[:fewRoutes]); err != nil {
 		return err
 	}
-	if err := pause(ctx, 5*time.Second); err != nil {
+	if err := lab.Pause(ctx, 5*time.Second); err != nil {
 		return err
 	}
 	rss, peak, err := memory(r.minne.Pid())
@@ -295,14 +295,14 @@ func (r *routed) changeUnderTraffic(ctx context.Context, load *Load, routes []ri
 }
 
 func (r *routed) measureIdle(ctx context.Context, _ DaemonOptions, result *DaemonResult) error {
-	if err := pause(ctx, 3*time.Second); err != nil {
+	if err := lab.Pause(ctx, 3*time.Second); err != nil {
 		return err
 	}
 	cpu, switches, err := effort(r.minne.Pid())
 	if err != nil {
 		return err
 	}
-	if err := pause(ctx, idleTime); err != nil {
+	if err := lab.Pause(ctx, idleTime); err != nil {
 		return err
 	}
 	cpuAfter, switchesAfter, err := effort(r.minne.Pid())
@@ -390,15 +390,6 @@ func effort(pid int) (cpu time.Duration, sleeps uint64, err error) {
 		}
 	}
 	return cpu, sleeps, nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // WriteTable prints the result for people.

@@ -218,7 +218,7 @@ func (t *Translators) Establish(ctx context.Context, n int) error {
 			return err
 		}
 	}
-	if err := pause(ctx, aged); err != nil {
+	if err := lab.Pause(ctx, aged); err != nil {
 		return err
 	}
 	for _, r := range both {

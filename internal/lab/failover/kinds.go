@@ -68,7 +68,7 @@ func (b *Bed) die(ctx context.Context, k Kind) (err error) {
 	case Flap:
 		for n := range flaps {
 			if n > 0 {
-				err = errors.Join(err, pause(ctx, flapPause), isp.SetPort("border", true), pause(ctx, flapPause))
+				err = errors.Join(err, lab.Pause(ctx, flapPause), isp.SetPort("border", true), lab.Pause(ctx, flapPause))
 			}
 			if err = errors.Join(err, isp.SetPort("border", false)); err != nil {
 				return err
@@ -153,17 +153,8 @@ func (b *Bed) during(ctx context.Context, happens func() error) (w Ways, err err
 		err = happens()
 	}
 	if err == nil {
-		err = errors.Join(pause(ctx, steady+underway+400*time.Millisecond), flow()) // the last second is then one of after it
+		err = errors.Join(lab.Pause(ctx, steady+underway+400*time.Millisecond), flow()) // the last second is then one of after it
 	}
 	w.Out, w.In = out.Stop(), in.Stop()
 	return w, err
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

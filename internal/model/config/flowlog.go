@@ -48,19 +48,10 @@ func (l *Collector) At() netip.AddrPort {
 }
 
 func (l *Collector) check(c *checker, path string) {
-	if a := l.Address; a.IsValid() && (a.IsUnspecified() || a.IsMulticast()) {
-		c.refuse(path+".address", a.String()+" is no host", "the address of a collector", "")
-	}
+	c.takes(path, "a collector", l.Address, string(l.Transport), map[string]string{".ca": l.CA, ".certificate": l.Certificate, ".name": l.Name})
 	c.seconds(path+".templates", l.Templates, 1, 3600)
 	if l.Protocol == "netflow9" && l.Transport != "udp" {
 		c.refuse(path+".transport", "NetFlow v9 is sent over udp only", "transport: udp, or protocol: ipfix", "")
-	}
-	if l.Transport != "tls" {
-		for key, value := range map[string]string{".ca": l.CA, ".certificate": l.Certificate, ".name": l.Name} {
-			if value != "" {
-				c.refuse(path+key, "only tls has certificates", "transport: tls", "")
-			}
-		}
 	}
 }
 

@@ -41,14 +41,20 @@ type (
 )
 
 func (s *SyslogServer) check(c *checker, path string) {
-	if a := s.Address; a.IsValid() && (a.IsUnspecified() || a.IsMulticast()) {
-		c.refuse(path+".address", a.String()+" is no host", "the address of a syslog server", "")
+	c.takes(path, "a syslog server", s.Address, string(s.Transport), map[string]string{".ca": s.CA, ".name": s.Name})
+}
+
+// takes checks a server that takes what the router sends. certificates are the keys that only TLS has, and what they say.
+func (c *checker) takes(path, what string, a netip.Addr, transport string, certificates map[string]string) {
+	if a.IsValid() && (a.IsUnspecified() || a.IsMulticast()) {
+		c.refuse(path+".address", a.String()+" is no host", "the address of "+what, "")
 	}
-	if s.Transport != "tls" {
-		for key, value := range map[string]string{".ca": s.CA, ".name": s.Name} {
-			if value != "" {
-				c.refuse(path+key, "only tls has certificates", "transport: tls", "")
-			}
+	if transport == "tls" {
+		return
+	}
+	for key, value := range certificates {
+		if value != "" {
+			c.refuse(path+key, "only tls has certificates", "transport: tls", "")
 		}
 	}
 }

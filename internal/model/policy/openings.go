@@ -5,6 +5,8 @@ package policy
 import (
 	"net/netip"
 	"slices"
+
+	"golang.org/x/sys/unix"
 )
 
 // Opening is what a service of the router needs of the firewall: ports on the interfaces that it is
@@ -21,6 +23,16 @@ type Opening struct {
 	IPv4       bool           // only
 	ICMP       []ICMPType     // with Protocols 1: these types; nil for all
 	Unknown    bool           // hosts that have not logged in need it too (services.login)
+}
+
+// Towards lets the router send to a server, by whichever interface it is reached. transport is udp, or what goes over TCP.
+func Towards(text, transport string, at netip.AddrPort) Opening {
+	protocol := uint8(unix.IPPROTO_TCP)
+	if transport == "udp" {
+		protocol = unix.IPPROTO_UDP
+	}
+	return Opening{Text: text, Protocols: []uint8{protocol}, Port: at.Port(), Out: true, Anywhere: true,
+		Hosts: []netip.Prefix{netip.PrefixFrom(at.Addr(), at.Addr().BitLen())}}
 }
 
 // open permits what services need.

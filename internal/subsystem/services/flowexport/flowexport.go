@@ -9,19 +9,13 @@ package flowexport
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"minne/internal/base/sink"
 	"minne/internal/model/config"
 	"minne/internal/model/flowrecord"
 	"minne/internal/model/policy"
@@ -50,26 +44,16 @@ func openings(cfg *config.Config) (list []policy.Opening) {
 		return nil
 	}
 	for _, c := range cfg.FlowLog.Collectors {
-		protocol := uint8(unix.IPPROTO_TCP)
-		if c.Transport == "udp" {
-			protocol = unix.IPPROTO_UDP
-		}
-		at := c.At()
-		list = append(list, policy.Opening{Text: "flow export", Protocols: []uint8{protocol}, Port: at.Port(), Out: true, Anywhere: true,
-			Hosts: []netip.Prefix{netip.PrefixFrom(at.Addr(), at.Addr().BitLen())}})
+		list = append(list, policy.Towards("flow export", string(c.Transport), c.At()))
 	}
 	return list
 }
 
 // Settings is one collector.
 type Settings struct {
-	At          netip.AddrPort
-	Protocol    string
-	Transport   string
-	Templates   time.Duration // how often templates are sent again over UDP
-	CA          string        // PEM; "" for the system's
-	Certificate string        // PEM of our own certificate and its key; "" for none
-	Name        string        // in the collector's certificate
+	sink.Server
+	Protocol  string
+	Templates time.Duration // how often templates are sent again over UDP
 }
 
 // LogValue keeps the key out of logs.
@@ -82,20 +66,17 @@ func Render(cfg *config.Config, secrets config.Secrets) (map[string]Settings, er
 		return all, nil
 	}
 	for name, c := range cfg.FlowLog.Collectors {
-		one := Settings{At: c.At(), Protocol: string(c.Protocol), Transport: string(c.Transport), Templates: c.Templates.Std(), Name: c.Name}
-		if one.Name == "" {
-			one.Name = c.Address.String()
-		}
+		one := Settings{sink.To(c.At(), string(c.Transport), c.Name), string(c.Protocol), c.Templates.Std()}
 		if c.CA != "" {
 			one.CA, _ = secrets.Get(c.CA) // that it exists has been checked
-			if !x509.NewCertPool().AppendCertsFromPEM([]byte(one.CA)) {
-				return nil, fmt.Errorf("flow-log.collectors.%s.ca: the secret %s holds no certificate in PEM", name, c.CA)
+			if _, err := sink.Authorities(one.CA); err != nil {
+				return nil, fmt.Errorf("flow-log.collectors.%s.ca: the secret %s %w", name, c.CA, err)
 			}
 		}
 		if c.Certificate != "" {
 			one.Certificate, _ = secrets.Get(c.Certificate)
-			if _, err := tls.X509KeyPair([]byte(one.Certificate), []byte(one.Certificate)); err != nil {
-				return nil, fmt.Errorf("flow-log.collectors.%s.certificate: the secret %s does not hold a certificate and its key in PEM: %w", name, c.Certificate, err)
+			if _, err := sink.Own(one.Certificate); err != nil {
+				return nil, fmt.Errorf("flow-log.collectors.%s.certificate: the secret %s %w", name, c.Certificate, err)
 			}
 		}
 		all[name] = one
@@ -115,8 +96,6 @@ const (
 	burst = 30 << 10
 	rest  = time.Millisecond
 
-	connectLimit = 10 * time.Second
-	writeLimit   = 10 * time.Second
 	// lastLimit is how long the end of the daemon waits for the last records to be written, and again for them to be sent.
 	lastLimit = 3 * time.Second
 )
@@ -208,24 +187,17 @@ func (x *Exporter) work(ctx context.Context, name string, s Settings, up func())
 	}
 	c := x.collector(name, s)
 	up() // a collector that does not answer is no reason to refuse a commit
-	conn, err := dial(ctx, s)
+	conn, err := s.Dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	ctx, hungUp := context.WithCancelCause(ctx)
-	defer hungUp(nil)
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	ctx, end := s.WhileUp(ctx, conn)
+	defer end()
 	udp := s.Transport == "udp"
-	if !udp {
-		go func() { // a collector says nothing: what comes is its end
-			_, err := conn.Read(make([]byte, 1))
-			hungUp(fmt.Errorf("%s has ended the connection: %w", s.At, err))
-		}()
-	}
 	gone := 0
 	e := newEncoder(s.Protocol == "netflow9", func(message []byte) error {
-		if err := conn.SetWriteDeadline(time.Now().Add(writeLimit)); err != nil {
+		if err := conn.SetWriteDeadline(time.Now().Add(sink.WriteLimit)); err != nil {
 			return err
 		}
 		if _, err := conn.Write(message); err != nil {
@@ -306,28 +278,4 @@ func (c *collector) export(e *encoder, batch []flowrecord.Record) error {
 		c.queue.PutBack(batch[sent:])
 	}
 	return err
-}
-
-func dial(ctx context.Context, s Settings) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: connectLimit, KeepAlive: 30 * time.Second}
-	if s.Transport != "tls" {
-		return dialer.DialContext(ctx, s.Transport, s.At.String())
-	}
-	settings := &tls.Config{ServerName: s.Name, MinVersion: tls.VersionTLS12}
-	if s.CA != "" {
-		settings.RootCAs = x509.NewCertPool()
-		if !settings.RootCAs.AppendCertsFromPEM([]byte(s.CA)) {
-			return nil, errors.New("the certificate of the authority can't be read")
-		}
-	}
-	if s.Certificate != "" {
-		own, err := tls.X509KeyPair([]byte(s.Certificate), []byte(s.Certificate))
-		if err != nil {
-			return nil, errors.New("the router's certificate and its key can't be read")
-		}
-		settings.Certificates = []tls.Certificate{own}
-	}
-	ctx, cancel := context.WithTimeout(ctx, connectLimit)
-	defer cancel()
-	return (&tls.Dialer{NetDialer: &dialer, Config: settings}).DialContext(ctx, "tcp", s.At.String())
 }

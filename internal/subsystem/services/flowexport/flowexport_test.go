@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"minne/internal/base/sink"
 	"minne/internal/model/config"
 	"minne/internal/model/flowrecord"
 	"minne/internal/subsystem/services/resident"
@@ -200,7 +201,7 @@ func TestStreams(t *testing.T) {
 				listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool})
 			}
 			x := &Exporter{feed: flowrecord.NewFeed(), collectors: map[string]*collector{}}
-			s := Settings{At: netip.MustParseAddrPort(listener.Addr().String()), Protocol: "ipfix", Transport: transport, CA: ca, Certificate: ca, Name: "127.0.0.1"}
+			s := Settings{sink.Server{At: netip.MustParseAddrPort(listener.Addr().String()), Transport: transport, CA: ca, Certificate: ca, Name: "127.0.0.1"}, "ipfix", 0}
 			x.collector("a", s) // which makes the queue
 			ctx, end := context.WithCancelCause(t.Context())
 			ended := make(chan struct{})
@@ -264,7 +265,10 @@ func TestRemoved(t *testing.T) {
 	listener.Close()
 	r := Service.New(service.Host{Log: slog.New(slog.DiscardHandler), Flows: flowrecord.NewFeed()})
 	x := r.Task.(*Exporter)
-	want := map[string]Settings{"a": {At: at, Protocol: "ipfix", Transport: "tcp"}, "b": {At: at, Protocol: "ipfix", Transport: "tcp"}}
+	want := map[string]Settings{}
+	for _, name := range []string{"a", "b"} {
+		want[name] = Settings{sink.Server{At: at, Transport: "tcp"}, "ipfix", 0}
+	}
 	if err := x.Apply(t.Context(), want); err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +297,7 @@ func TestFullQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	s := Settings{At: netip.MustParseAddrPort(listener.Addr().String()), Protocol: "ipfix", Transport: "tcp"}
+	s := Settings{sink.Server{At: netip.MustParseAddrPort(listener.Addr().String()), Transport: "tcp"}, "ipfix", 0}
 	x.collector("a", s)
 	list := sample(waiting)
 	x.feed.Tell(list)
@@ -329,7 +333,7 @@ func TestTemplatesAgain(t *testing.T) {
 	}
 	defer conn.Close()
 	x := &Exporter{feed: flowrecord.NewFeed(), collectors: map[string]*collector{}}
-	s := Settings{At: netip.MustParseAddrPort(conn.LocalAddr().String()), Protocol: "ipfix", Transport: "udp", Templates: 10 * time.Millisecond}
+	s := Settings{sink.Server{At: netip.MustParseAddrPort(conn.LocalAddr().String()), Transport: "udp"}, "ipfix", 10 * time.Millisecond}
 	x.collector("a", s)
 	list := sample(40)
 	x.feed.Tell(list)

@@ -9,19 +9,13 @@ package syslog
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"os"
 	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"minne/internal/base/sink"
 	"minne/internal/model/config"
 	"minne/internal/model/policy"
 	"minne/internal/subsystem/services/resident"
@@ -45,39 +39,27 @@ var Service = service.Descriptor{
 // openings let the log out where zones would not.
 func openings(cfg *config.Config) (list []policy.Opening) {
 	for _, s := range cfg.Services.Syslog {
-		protocol := uint8(unix.IPPROTO_TCP)
-		if s.Transport == "udp" {
-			protocol = unix.IPPROTO_UDP
-		}
-		at := s.At()
-		list = append(list, policy.Opening{Text: "syslog", Protocols: []uint8{protocol}, Port: at.Port(), Out: true, Anywhere: true,
-			Hosts: []netip.Prefix{netip.PrefixFrom(at.Addr(), at.Addr().BitLen())}})
+		list = append(list, policy.Towards("syslog", string(s.Transport), s.At()))
 	}
 	return list
 }
 
 // Settings is one server.
 type Settings struct {
-	At        netip.AddrPort
-	Transport string
-	Severity  int    // the greatest number that is sent
-	CA        string // PEM; "" for the system's
-	Name      string // in the certificate
-	Host      string // the router's name
+	sink.Server
+	Severity int    // the greatest number that is sent
+	Host     string // the router's name
 }
 
 // Render is what a configuration asks for, by the servers' names.
 func Render(cfg *config.Config, secrets config.Secrets) (map[string]Settings, error) {
 	all := map[string]Settings{}
 	for name, s := range cfg.Services.Syslog {
-		one := Settings{At: s.At(), Transport: string(s.Transport), Severity: least[string(s.Level)], Name: s.Name, Host: cfg.System.Hostname}
-		if one.Name == "" {
-			one.Name = s.Address.String()
-		}
+		one := Settings{sink.To(s.At(), string(s.Transport), s.Name), least[string(s.Level)], cfg.System.Hostname}
 		if s.CA != "" {
 			one.CA, _ = secrets.Get(s.CA) // that it exists has been checked
-			if !x509.NewCertPool().AppendCertsFromPEM([]byte(one.CA)) {
-				return nil, fmt.Errorf("services.syslog.%s.ca: the secret %s holds no certificate in PEM", name, s.CA)
+			if _, err := sink.Authorities(one.CA); err != nil {
+				return nil, fmt.Errorf("services.syslog.%s.ca: the secret %s %w", name, s.CA, err)
 			}
 		}
 		all[name] = one
@@ -97,11 +79,6 @@ type sender struct {
 	next map[string]int
 }
 
-const (
-	connectLimit = 10 * time.Second
-	writeLimit   = 10 * time.Second
-)
-
 // work sends the log to a server until ctx ends or the server does.
 func (n *sender) work(ctx context.Context, name string, s Settings, up func()) error {
 	if n.host.Lines == nil {
@@ -110,20 +87,13 @@ func (n *sender) work(ctx context.Context, name string, s Settings, up func()) e
 		return nil
 	}
 	up() // a server that does not answer is no reason to refuse a commit
-	conn, err := dial(ctx, s)
+	conn, err := s.Dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	ctx, hungUp := context.WithCancelCause(ctx)
-	defer hungUp(nil)
-	if s.Transport != "udp" {
-		go func() { // a server says nothing: what comes is its end
-			_, err := conn.Read(make([]byte, 1))
-			hungUp(fmt.Errorf("%s has ended the connection: %w", s.At, err))
-		}()
-	}
+	ctx, end := s.WhileUp(ctx, conn)
+	defer end()
 	host := s.Host
 	if host == "" {
 		host, _ = os.Hostname() // "-" without one
@@ -132,7 +102,7 @@ func (n *sender) work(ctx context.Context, name string, s Settings, up func()) e
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		if err := conn.SetWriteDeadline(time.Now().Add(writeLimit)); err != nil {
+		if err := conn.SetWriteDeadline(time.Now().Add(sink.WriteLimit)); err != nil {
 			return err
 		}
 		_, err := conn.Write(framed(text, s.Transport))
@@ -176,21 +146,4 @@ func framed(text, transport string) []byte {
 		return []byte(text)
 	}
 	return fmt.Appendf(nil, "%d %s", len(text), text)
-}
-
-func dial(ctx context.Context, s Settings) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: connectLimit, KeepAlive: 30 * time.Second}
-	if s.Transport != "tls" {
-		return dialer.DialContext(ctx, s.Transport, s.At.String())
-	}
-	settings := &tls.Config{ServerName: s.Name, MinVersion: tls.VersionTLS12}
-	if s.CA != "" {
-		settings.RootCAs = x509.NewCertPool()
-		if !settings.RootCAs.AppendCertsFromPEM([]byte(s.CA)) {
-			return nil, errors.New("the certificate of the authority can't be read")
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, connectLimit)
-	defer cancel()
-	return (&tls.Dialer{NetDialer: &dialer, Config: settings}).DialContext(ctx, "tcp", s.At.String())
 }

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"minne/internal/base/sink"
 	"minne/internal/model/config"
 	"minne/internal/subsystem/services/resident"
 	"minne/internal/subsystem/services/service"
@@ -129,7 +130,7 @@ func TestStreams(t *testing.T) {
 			}
 			j := &journal{lines: make(chan string, 10)}
 			n := &sender{host: service.Host{Lines: j.feed}, next: map[string]int{}}
-			s := Settings{At: netip.MustParseAddrPort(listener.Addr().String()), Transport: transport, Severity: 4, CA: ca, Name: "127.0.0.1", Host: "attic"}
+			s := Settings{sink.Server{At: netip.MustParseAddrPort(listener.Addr().String()), Transport: transport, CA: ca, Name: "127.0.0.1"}, 4, "attic"}
 			ctx, end := context.WithCancelCause(t.Context())
 			ended := make(chan struct{})
 			go func() {
@@ -189,7 +190,7 @@ func TestDatagrams(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	go func() {
-		_ = n.work(ctx, "near", Settings{At: netip.MustParseAddrPort(conn.LocalAddr().String()), Transport: "udp", Severity: 6, Host: "attic"}, func() {}) // ends with ctx
+		_ = n.work(ctx, "near", Settings{sink.Server{At: netip.MustParseAddrPort(conn.LocalAddr().String()), Transport: "udp"}, 6, "attic"}, func() {}) // ends with ctx
 	}()
 	for _, want := range []string{"3 lines of the log are lost", "msg=three"} {
 		b := make([]byte, 4096)

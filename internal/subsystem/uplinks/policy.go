@@ -38,8 +38,7 @@ const (
 	policyTicks    = 30 // seconds between two looks at the tables, whose changes the kernel tells among those of all routes
 )
 
-// Attributes and actions of rules (FRA_, FR_ACT_) that golang.org/x/sys/unix does not name. linux/fib_rules.h has FRA_DSCP
-// from Linux 6.14 on.
+// Attributes and actions of rules (FRA_, FR_ACT_) that golang.org/x/sys/unix does not name. A kernel that does not know one refuses the rule.
 const (
 	fraDst               = 1
 	fraSrc               = 2
@@ -60,6 +59,14 @@ type PolicyRule struct {
 	Uplink    string
 	Only      bool
 	Selectors [2][]config.PolicySelector // by family
+}
+
+// words are the rule in a preview.
+func (r PolicyRule) words() string {
+	if r.Only {
+		return r.Selects + " by " + r.Uplink + " only"
+	}
+	return r.Selects + " by " + r.Uplink
 }
 
 func renderPolicy(cfg *config.Config) (list []PolicyRule) {
@@ -405,11 +412,11 @@ func planPolicy(old, now []PolicyRule) (list []plan.Change) {
 		object := fmt.Sprintf("policy routing rule %d", k+1)
 		switch {
 		case k >= len(old):
-			list = append(list, plan.Change{Action: plan.Add, Object: object})
+			list = append(list, plan.Change{Action: plan.Add, Object: object, To: now[k].words()})
 		case k >= len(now):
-			list = append(list, plan.Change{Action: plan.Remove, Object: object})
+			list = append(list, plan.Change{Action: plan.Remove, Object: object, From: old[k].words()})
 		case !reflect.DeepEqual(old[k], now[k]):
-			list = append(list, plan.Change{Action: plan.Modify, Object: object})
+			list = append(list, plan.Change{Action: plan.Modify, Object: object, From: old[k].words(), To: now[k].words()})
 		}
 	}
 	return list

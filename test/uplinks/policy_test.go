@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"minne/internal/lab"
-	"minne/internal/testing/testbuild"
 )
 
 const policyConfig = `version: 1
@@ -59,25 +56,7 @@ func (n *network) chooses(list ...chosen) {
 // TestPolicyRouting: rules choose uplinks in the kernel, are put back, and pass packets on when their uplink is out of use.
 func TestPolicyRouting(t *testing.T) {
 	t.Parallel()
-	built, err := lab.Start(t.Context(), topology)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := built.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	n := &network{T: t, lab: built}
-	for node, ports := range map[string][]string{"desk": {"border"}, "isp-a": {"border"}, "isp-b": {"border"}} {
-		if err := built.Node(node).AcceptRedirects(ports...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n.border, err = built.Node("border").Minne(testbuild.Minne(t, t.TempDir()), policyConfig, ""); err != nil {
-		t.Fatal(err)
-	}
-	n.must(n.border.StartDaemon(t.Context()))
+	n := start(t, policyConfig)
 	apply := func(text string) {
 		t.Helper()
 		file, err := n.border.Write(t.Context(), "next.yaml", text)
@@ -104,10 +83,10 @@ func TestPolicyRouting(t *testing.T) {
 		{"192.0.2.3", "192.0.2.9", "ipproto udp sport 5 dport 53 tos 0xb8", "lan"},
 	}
 	n.chooses(whole...)
-	out, _ := built.Node("desk").Run(t.Context(), "ping", "-c1", "-W9", "-t2", w4) // the second hop answers
+	out, _ := n.lab.Node("desk").Run(t.Context(), "ping", "-c1", "-W9", "-t2", w4) // the second hop answers
 	if !strings.Contains(out, "198.51.100.5") {
 		n.until("a ping by isp-b", func() error {
-			out, err := built.Node("desk").Run(t.Context(), "ping", "-c1", "-W9", "-t2", w4)
+			out, err := n.lab.Node("desk").Run(t.Context(), "ping", "-c1", "-W9", "-t2", w4)
 			if !strings.Contains(fmt.Sprint(out, err), "198.51.100.5") {
 				return fmt.Errorf("%s %w", out, err)
 			}
@@ -134,7 +113,7 @@ func TestPolicyRouting(t *testing.T) {
 	}
 
 	t.Log("an uplink out of use")
-	_, err = n.border.Command(t.Context(), "uplink", "isp-b", "off")
+	_, err := n.border.Command(t.Context(), "uplink", "isp-b", "off")
 	n.must(err)
 	n.chooses(chosen{d4, w4, "ipproto udp sport 5 dport 9000", "isp-a"}, chosen{d6, w6, "ipproto udp sport 5 dport 9000", "isp-a"},
 		chosen{d4, w4, "ipproto tcp sport 5 dport 443", ""})

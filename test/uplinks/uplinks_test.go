@@ -179,8 +179,9 @@ func (n *network) flows(b both) {
 	n.until("packets to flow both ways", func() error { return errors.Join(b.out.Flowing(time.Second), b.in.Flowing(time.Second)) })
 }
 
-func TestUplinks(t *testing.T) {
-	t.Parallel()
+// start builds the network, with a daemon that has a file and has applied nothing.
+func start(t *testing.T, config string) *network {
+	t.Helper()
 	built, err := lab.Start(t.Context(), topology)
 	if err != nil {
 		t.Fatal(err)
@@ -200,6 +201,12 @@ func TestUplinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.must(n.border.StartDaemon(t.Context()))
+	return n
+}
+
+func TestUplinks(t *testing.T) {
+	t.Parallel()
+	n := start(t, config)
 	apply := func() {
 		t.Helper()
 		_, err := n.border.Command(t.Context(), "apply", n.border.Config)
@@ -208,7 +215,7 @@ func TestUplinks(t *testing.T) {
 	apply()
 	for _, a := range []string{"198.51.100.1", "198.51.100.5", "2001:db8:a::1", "2001:db8:b::1"} { // their MACs are known
 		n.until("the answer of "+a, func() error {
-			_, err := built.Node("border").Run(t.Context(), "ping", "-c1", "-W1", a)
+			_, err := n.lab.Node("border").Run(t.Context(), "ping", "-c1", "-W1", a)
 			return err
 		})
 	}
@@ -219,16 +226,16 @@ func TestUplinks(t *testing.T) {
 	main := n.run("border", "ip", "route")
 
 	t.Log("an operator drains an uplink, and switches it on again")
-	_, err = n.border.Command(t.Context(), "uplink", "isp-a", "off")
+	_, err := n.border.Command(t.Context(), "uplink", "isp-a", "off")
 	n.must(err)
 	n.leavesBy("isp-b")
 	if _, err = n.border.Command(t.Context(), "uplink", "isp-b", "off"); err == nil || !strings.Contains(err.Error(), "no other uplink works") {
 		t.Errorf("the last uplink is switched off: %v", err)
 	}
-	before, err := built.Node("border").KernelForwarded(false)
+	before, err := n.lab.Node("border").KernelForwarded(false)
 	n.must(err)
 	n.flows(flowing)
-	after, err := built.Node("border").KernelForwarded(false)
+	after, err := n.lab.Node("border").KernelForwarded(false)
 	n.must(err)
 	if after-before > rate/2 {
 		t.Errorf("the kernel forwards %d packets: the fast path does not pass over the uplink", after-before)
@@ -268,10 +275,10 @@ func TestUplinks(t *testing.T) {
 
 	t.Log("a link goes down")
 	flowing = n.start()
-	n.must(built.Node("isp-a").SetPort("border", false))
+	n.must(n.lab.Node("isp-a").SetPort("border", false))
 	n.shows("isp-a", "down", true)
 	n.flows(flowing)
-	n.must(built.Node("isp-a").SetPort("border", true))
+	n.must(n.lab.Node("isp-a").SetPort("border", true))
 	n.run("isp-a", "ip", "address", "add", "2001:db8:a::1/64", "dev", "border", "nodad") // which it lost with its link
 	n.shows("isp-a", "up", false)
 	n.leavesBy("isp-a")
